@@ -1,1 +1,1 @@
-"""Benchmarks of `launch.benchmark`; a module each. Importing them is quick."""
+"""The benchmarks of `launch.benchmark`, one module each. Importing them is quick."""

@@ -1,4 +1,4 @@
-"""The process of a contender of this package; `launch.benchmark` starts it.
+"""Runs a contender of this package in the process that `launch.benchmark` starts.
 
 python -m launch.benchmarks BENCHMARK CONTENDER SIZES_AS_JSON
 """
@@ -16,7 +16,7 @@ from tff_xc import lean_tensorflow
 if __name__ == '__main__':
   name, contender, words = sys.argv[1:]
   if contender == 'plain' and tff_xc.ONEDNN_GIVEN is None:
-    del os.environ[tff_xc.ONEDNN]  # Plain TensorFlow, as it comes.
+    del os.environ[tff_xc.ONEDNN]  # The contender runs TensorFlow with its defaults.
   lean_tensorflow.install()
   found = importlib.import_module(f'launch.benchmarks.{name}')
   sizes = types.SimpleNamespace(**json.loads(words))

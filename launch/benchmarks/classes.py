@@ -1,6 +1,6 @@
-"""Measures how a round's time and memory depend on n, the number of classes, in FedSS.
+"""Measures how the time and memory of a FedSS round depend on the number of classes n.
 
-Contenders 'dp' are differentially private: all n rows get noise in every round.
+Contenders 'dp' are differentially private, so all n rows get noise in every round.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ def make_clients(sizes, num_classes: int):
 
 
 def make_process(sizes, num_classes: int, is_private: bool = False):
-  """Returns FedSS on the small conv encoder."""
+  """Returns a FedSS process with the small convolutional encoder."""
   encoder = conv.build_conv_encoder(embedding_dim=sizes.embedding_dim)
   private = {'dp': 'central', 'dp_noise_seed': 'public', 'clients_per_round': sizes.clients}
   return fedss.build_fedss(
@@ -40,7 +40,7 @@ def make_process(sizes, num_classes: int, is_private: bool = False):
 
 
 def build(contender, sizes):
-  """Builds a contender NAME@N, in its own process."""
+  """Builds a contender NAME@N in its own process."""
   name, _, size = contender.partition('@')
   registry.install('worker' if name == 'worker' else 'in_process')
   process = make_process(sizes, int(size), name == 'dp')

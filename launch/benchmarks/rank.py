@@ -1,4 +1,4 @@
-"""Compares exact P@k, nDCG@k and PSP@k over many classes to a plain product."""
+"""Compares exact P@k, nDCG@k and PSP@k over many classes with a plain matrix product."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _BLOCK = 8192
 
 
 def build(contender, sizes):
-  """Builds a contender, in its own process; both find the best score."""
+  """Builds a contender in its own process. Both contenders find the best score."""
   random = np.random.default_rng(0)
   embeddings = random.standard_normal([sizes.examples, sizes.dim], np.float32)
   table = random.standard_normal([sizes.num_classes, sizes.dim], np.float32)

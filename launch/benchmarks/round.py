@@ -1,9 +1,8 @@
-"""Rounds of LEAF's FEMNIST CNN: a plain TensorFlow loop, ours, TFF's own.
+"""Compares rounds of LEAF's FEMNIST CNN: a plain TensorFlow loop, this package and TFF.
 
-They compare federated averaging of 6.6 M parameters.
-Each returns a contender's round, see `peers.protocol`. Weights have names,
-'LAYER/kernel' [inputs, outputs] and 'LAYER/bias'; the last layer is 'class'. Imports
-TensorFlow.
+All contenders average 6.6 M parameters. Builders return a contender's round, see
+`peers.protocol`. Weights are named 'LAYER/kernel' [inputs, outputs] and 'LAYER/bias'; the last
+layer is 'class'. Imports TensorFlow.
 """
 
 import collections
@@ -28,8 +27,8 @@ _RATE = 0.1
 def make_arrays(sizes):
   """Returns (initial weights by name, x [K, m, 28, 28], y [K, m]), always the same.
 
-  Images are half class pattern, half noise. Weights are drawn as PyTorch draws them,
-  U(-1, 1) / sqrt(fan_in), biases too.
+  An image is the mean of a class pattern and noise. Weights and biases are drawn as PyTorch
+  draws them, U(-1, 1) / sqrt(fan_in).
   """
   random, weights, fan_in = np.random.default_rng(0), {}, 1
   width = sizes.embedding_dim
@@ -55,18 +54,18 @@ def make_arrays(sizes):
 
 
 def write_arrays(sizes: dict, path: str) -> None:
-  """Writes the clients, as x and y, and the weights, for the peers."""
+  """Writes the weights and the clients' x and y to a file for the peers."""
   weights, x, y = make_arrays(types.SimpleNamespace(**sizes))
   rates = {'batch_size': sizes['batch_size'], 'learning_rate': _RATE}
   np.savez(path, x=x, y=y, **rates, **weights)
 
 
 def build(contender, sizes):
-  """Builds a contender of `round`."""
+  """Builds a contender of the benchmark `round`."""
   if contender == 'plain':
     return plain(sizes)
   runtimes = {'tff_fedavg_worker': 'worker', 'worker': 'worker', 'cluster': 'cluster'}
-  # A cluster has a worker of one thread for each core.
+  # A cluster has one worker per core, with one thread each.
   threads = int(contender == 'cluster')
   registry.install(runtimes.get(contender, 'in_process'), client_threads=threads)
   if contender.startswith('tff_fedavg'):
@@ -78,7 +77,7 @@ def build(contender, sizes):
 
 
 def keras_model(sizes) -> tf.keras.Model:
-  """Returns the network as a Keras model, logits last."""
+  """Returns the network as a Keras model that ends with logits."""
   layers = tf.keras.layers
   return tf.keras.Sequential(
     [
@@ -95,9 +94,9 @@ def keras_model(sizes) -> tf.keras.Model:
 
 
 def plain(sizes):
-  """Trains one client after another, in place on one model, without TFF.
+  """Returns a round without TFF, which trains one client after another in place on one model.
 
-  A training step is one graph call. TensorFlow has its default threads. Deltas are
+  A training step is one graph call. TensorFlow uses its default threads. Deltas are
   averaged with example counts as weights.
   """
   weights, *clients = make_arrays(sizes)
@@ -149,21 +148,21 @@ def plain(sizes):
 
 
 def _checked(loss, after, before) -> dict[str, float]:
-  """Returns what contenders must agree on, of the loss and the weights."""
+  """Returns the values that contenders must agree on: the loss and the norm of the update."""
   moved = protocol.distance(map(np.asarray, after), before)
   return {'loss': float(loss), 'update_norm': moved}
 
 
 def of_process(process, state, cohort, check):
-  """Returns rounds of a learning process, always with the same cohort."""
+  """Returns a function that runs rounds of a learning process, always with the same cohort."""
   kept = [state]
 
   def run():
-    # As in `tff_xc.experiment.training`: the old state is not needed again, so the
-    # runtime may update it in place.
+    # The old state is not needed again, so the runtime may update it in place, as in
+    # `tff_xc.experiment.training`.
     state, metrics = process.next(registry.donate(kept.pop()), cohort)
     kept.append(state)
-    # Waits for every result; eager tensors on a CPU are complete already.
+    # This waits for every result. Eager tensors on a CPU are complete already.
     for leaf_value in tf.nest.flatten((state, metrics)):
       if isinstance(leaf_value, tf.Tensor) and leaf_value.shape.rank == 0:
         leaf_value.numpy()
@@ -173,7 +172,7 @@ def of_process(process, state, cohort, check):
 
 
 def ours(sizes, precision_name):
-  """Returns this package's FedAvg, started from the arrays' weights."""
+  """Returns rounds of this package's FedAvg, which starts from the weights of the arrays."""
   weights, x, y = make_arrays(sizes)
   encoder = leaf.build_femnist_encoder(embedding_dim=sizes.embedding_dim)
   process = fedss.build_fullsoftmax(
@@ -186,7 +185,7 @@ def ours(sizes, precision_name):
   )
   state = process.initialize()
   initial = process.get_model_weights(state)
-  # As encoders and `LinearHead(bias=True)` keep them.
+  # These are the layouts of encoders and of `LinearHead(bias=True)`.
   weights['dense/kernel'] = np.ascontiguousarray(weights['dense/kernel'].T)
   table = np.column_stack([weights['class/kernel'].T, weights['class/bias']])
   start = classifier.ModelWeights(
@@ -204,7 +203,7 @@ def ours(sizes, precision_name):
 
 
 def tff_fedavg(sizes):
-  """Returns TFF's own weighted federated averaging of the Keras model."""
+  """Returns rounds of TFF's weighted federated averaging of the Keras model."""
   weights, *clients = make_arrays(sizes)
 
   def model_fn():

@@ -1,4 +1,4 @@
-"""Federated select alone: 64 clients x 1,000 rows of a 10^6 x 64 table."""
+"""Measures federated_select: 64 clients request 1,000 rows each of a 10^6 x 64 table."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,9 +8,9 @@ from tff_xc.runtime import registry
 
 
 def build(contender, sizes):
-  """Builds a contender, in its own process."""
+  """Builds a contender in its own process."""
   if contender != 'floor':
-    registry.install(contender)  # First, since it may set TensorFlow's threads.
+    registry.install(contender)  # It comes first, because it may set TensorFlow's threads.
   row_type = tff.TensorType(np.float32, [sizes.dim])
   table_type = tff.TensorType(np.float32, [sizes.rows, sizes.dim])
   keys_type = tff.TensorType(np.int32, [sizes.keys])

@@ -1,7 +1,7 @@
-"""Measures a process from its start to the end of its first round, by parts.
+"""Measures the time from a process's start to the end of its first round, by parts.
 
-Every round of this benchmark is a new process. The process also runs a second round,
-which is reported as a part and does not count in the total time.
+Every round of this benchmark is a new process. The process also runs a second round, which
+is reported as a part, but is not included in the total time.
 """
 
 import os
@@ -13,7 +13,7 @@ _NUM_CLASSES = 200
 
 
 def build(contender, sizes):
-  """Builds a contender, which runs only once, in its own process."""
+  """Builds a contender in its own process, which runs only one round."""
   parts: dict[str, float] = {}
   # This clock is the same in all processes of the machine.
   started = float(os.environ[protocol.STARTED])

@@ -1,9 +1,9 @@
-"""TurboSVM-FL's server step: machines of all pairs of classes, and spread-out.
+"""Measures TurboSVM-FL's server step: SVMs of all pairs of classes, and spread-out.
 
-Compares it to the same step around scikit-learn, vectorised in NumPy, and to the floor:
-the inner products of all clients' class rows. A contender is NAME@CLASSES.
-Beyond 2,028 classes of 8 clients scikit-learn takes minutes, and gigabytes; leave it
-out by --contenders.
+The step is compared with the same step by scikit-learn, vectorised in NumPy, and with the
+least work: the inner products of all clients' class rows. A contender is NAME@CLASSES.
+Beyond 2,028 classes and 8 clients, scikit-learn takes minutes and gigabytes; leave it
+out with --contenders.
 
   python -m launch.benchmark svm --dim=64 --classes=62,964,2028 --passes=3
 """
@@ -17,17 +17,17 @@ from tff_xc.algorithms import svm
 from tff_xc.round import folding, optimizers, server
 from tff_xc.runtime import registry
 
-# As published; C is that of the first round.
+# The published settings. The bound C is that of the first round.
 _BOUND, _TOLERANCE, _STEPS = 1.0, 1e-3, 50
 _LEARNING_RATE, _EPSILON = 0.01, 1e-5
-# A client's rows differ from the common ones by this part of their range.
+# The noise of a client's rows relative to the range of the rows that all clients share.
 _NOISE = 0.3
 _EXAMPLES = 227
 _BLOCK = 256
 
 
 def our_step(rows, weights):
-  """Returns the first step, again and again, as a contender's round."""
+  """Returns a contender whose every round is the first server step of this package."""
   clients, classes, row_dim = rows.shape
   step = svm.SupportVectors(
     classes,
@@ -46,7 +46,7 @@ def our_step(rows, weights):
   specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, state)
   stacked = folding.StackedRows(tf.TensorSpec([None], tf.int32), table, tf.TensorSpec([None]))
 
-  # For any number of clients, as in a round.
+  # The function takes any number of clients, as in a round.
   @tf.function(input_signature=[specs, table, stacked], autograph=False)
   def take(state, table, merged):
     seed = tf.zeros([2], tf.int32)
@@ -63,12 +63,12 @@ def our_step(rows, weights):
 
 
 def sklearn_step(rows, weights):
-  """Returns the step that its authors published, without their loops.
+  """Returns a contender with the step that the authors published, without their loops.
 
-  scikit-learn fits the machines of all pairs in one call, their normals are read once,
+  scikit-learn fits the SVMs of all pairs in one call, their normals are read once,
   and the gradient of the spread-out is a few matrix products for each class.
   """
-  from sklearn.svm import SVC  # Late: other contenders need no scikit-learn.
+  from sklearn.svm import SVC  # Other contenders do not need scikit-learn.
 
   clients, classes, size = rows.shape
   machine = SVC(kernel='linear', C=_BOUND, tol=_TOLERANCE, max_iter=_STEPS)
@@ -76,7 +76,7 @@ def sklearn_step(rows, weights):
 
   def run():
     with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # It stops at the bound, as published.
+      warnings.simplefilter('ignore')  # As published, the fit stops at the bound on steps.
       machine.fit(rows.reshape(-1, size), labels)
     supports = np.zeros(len(labels), bool)
     supports[machine.support_] = True
@@ -85,7 +85,7 @@ def sklearn_step(rows, weights):
     chosen = weights[:, None] * np.where(supports.any(axis=0), supports, True)
     new = np.einsum('mnd,mn->nd', rows, chosen) / chosen.sum(axis=0)[:, None]
     loss, gradient = similarities(new, machine.coef_)
-    # Adam's first step: both of its means, corrected, are of one gradient.
+    # In Adam's first step, both corrected moments come from one gradient.
     new -= _LEARNING_RATE * gradient / (np.abs(gradient) + _EPSILON)
     check = {
       'support_vectors': float(supports.sum() / classes),
@@ -97,10 +97,10 @@ def sklearn_step(rows, weights):
 
 
 def similarities(rows, normals):
-  """Returns eq. (8)'s sum, and its gradient by the rows.
+  """Returns the sum in eq. (8) and its gradient with respect to the rows.
 
-  With h = normal / |normal| and u = (w_a - w_b) . h, a pair adds exp(-u^2 / 2), and
-  -u exp(-u^2 / 2) h to the gradient of w_a, the opposite to that of w_b.
+  With h = normal / |normal| and u = (w_a - w_b) . h, a pair adds exp(-u^2 / 2) to the sum.
+  It adds -u exp(-u^2 / 2) h to the gradient of w_a, and subtracts it from that of w_b.
   """
   loss, gradient, start = 0.0, np.zeros(rows.shape), 0
   for a in range(len(rows) - 1):
@@ -118,9 +118,9 @@ def similarities(rows, normals):
 
 
 def build(contender, sizes):
-  """Builds a contender 'NAME@CLASSES', in its own process."""
+  """Builds a contender NAME@CLASSES in its own process."""
   name, _, classes = contender.partition('@')
-  # What the clients sent, the same in every process.
+  # The rows that clients send are the same in every process.
   random, shape = np.random.default_rng(0), [int(classes), sizes.dim + 1]
   common = random.uniform(-1, 1, shape)
   noise = random.uniform(-1, 1, [sizes.clients, *shape])
@@ -135,7 +135,10 @@ def build(contender, sizes):
 
 
 def products(rows):
-  """Returns a round of the inner products of rows [R, row_dim], each once, in blocks."""
+  """Returns a contender that computes the inner products of rows [R, row_dim] in blocks.
+
+  Each product is computed once.
+  """
 
   def run():
     for first in range(0, len(rows), _BLOCK):

@@ -1,1 +1,1 @@
-"""Tables and figures of the papers, measured beside what was printed."""
+"""Measures the papers' tables and figures, and compares them with the printed numbers."""

@@ -1,4 +1,4 @@
-"""What measured values say of a published table or figure: pairs, claims, a verdict."""
+"""Judges measured values of a published table or figure by pairs of rows and claims."""
 
 import collections
 import dataclasses
@@ -17,15 +17,15 @@ from tasks.papers import names, table as table_lib
 from tff_xc import errors
 from tff_xc.options import participation
 
-POINTS = 2.0  # Percent points in which two values count as equal,
-SHARE = 0.1  # and the same of rounds and other counts.
-# Values without a sure deviation have an order if they are so many times as far apart.
+POINTS = 2.0  # Two values count as equal within this number of percent points.
+SHARE = 0.1  # Rounds and other counts are equal within this share of the published value.
+# Values with an uncertain deviation are ordered if their gap is this many times as large.
 UNSURE = 3
-GOOD = 0.9  # Of a grid's best score: the scores of its good region.
-SEEDS = 3  # That tell an order.
+GOOD = 0.9  # The good region of a grid has at least this share of the grid's best score.
+SEEDS = 3  # The least number of seeds to decide an order.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
 _PLURALS = {AGREES: 'agree', DISAGREES: 'disagree', UNDECIDED: 'undecided'}
-# Options of tasks that change the model, and not who is drawn.
+# Options of tasks that change the model, but not which clients are drawn.
 _OF_MODELS = frozenset({'embedding_dim', 'logit_scale', 'depth'})
 COSTS = (names.BEST_ROUND, names.SENT, names.SECONDS)
 Bounds = tuple[float, float]
@@ -33,10 +33,14 @@ Line = lines_lib.Line
 
 
 class Verdict(enum.StrEnum):
-  """FORMULA: nothing is trained, and the reason says how many published digits it gives.
-  REPRODUCED: every value is the published one. SHAPE: no pair of rows disagrees
-  with the published order, most agree, and so do all claims. NOT: some disagrees, or
-  values differ and have no order. UNDECIDED: neither, as with fewer than three seeds.
+  """The verdict on a result.
+
+  FORMULA: nothing is trained; the reason counts the published numbers that the formula gives.
+  REPRODUCED: every value equals the published one.
+  SHAPE: no pair of rows disagrees with the published order, most pairs agree, and all claims
+    agree.
+  NOT: a pair or a claim disagrees, or values differ and have no order.
+  UNDECIDED: none of these, for example with fewer than three seeds.
   """
 
   REPRODUCED = 'reproduced'
@@ -49,10 +53,10 @@ class Verdict(enum.StrEnum):
 
 
 class Order(NamedTuple):
-  """Two rows: what is published, the difference here, and AGREES or another word.
+  """The comparison of two rows: published and measured difference, and AGREES or another word.
 
-  `is_kept`: whether the means alone are in this order; `is_few`: whether a row has too
-  few seeds to tell it.
+  `is_kept`: whether the means have the published order.
+  `is_few`: whether a row has too few seeds to decide the order.
   """
 
   says: str
@@ -61,11 +65,11 @@ class Order(NamedTuple):
   told: str
   is_kept: bool
   is_few: bool = False
-  claim: str = ''  # The paper's sentence, without its place; '': a pair of rows.
+  claim: str = ''  # The paper's statement without its place; '': the order is a pair of rows.
 
 
 class Judged(NamedTuple):
-  """A verdict, its reason, and the orders behind it."""
+  """A verdict, its reason, and the orders that led to it."""
 
   verdict: Verdict
   why: str
@@ -73,21 +77,21 @@ class Judged(NamedTuple):
 
 
 class Side(NamedTuple):
-  """A row's mean, as one side of a comparison."""
+  """The mean of a row as one side of a comparison."""
 
   row: str
   metric: str
-  mean: float  # nan: it was not measured.
+  mean: float  # nan: not measured.
   error: float  # The standard error of the mean.
   seeds: int
-  by_seed: Mapping[int, float]  # {}: not known, or some are bounds.
-  # Rows with equal texts draw the same clients at equal seeds; '': it is not known.
+  by_seed: Mapping[int, float]  # {}: unknown, or some values are bounds.
+  # Rows with equal texts draw the same clients with the same seed; '': unknown.
   drawn: str = ''
-  is_open: bool = False  # The mean is a bound from below: a seed missed a target.
+  is_open: bool = False  # Whether the mean is only a lower bound, because a seed missed a target.
 
 
 def judge(measured: lines_lib.Measured) -> Judged:
-  """Returns the verdict on what was measured of a result."""
+  """Returns the verdict on the measurements of a result."""
   found, scale = measured.found, measured.scale
   if isinstance(found, table_lib.Diagram):
     return Judged(Verdict.NOTHING, 'it is a diagram')
@@ -100,14 +104,14 @@ def judge(measured: lines_lib.Measured) -> Judged:
   if not measured.is_measured:
     notes = '; '.join(measured.distinct('note'))
     return Judged(Verdict.NOT_RUN, notes or 'none of its experiments has finished')
-  # Lines without a metric only say what is missing.
+  # Lines without a metric only have a note on what is missing.
   lines = [line for line in measured.lines if line.metric]
   judged = _of_study if isinstance(found, table_lib.Study) else _of_table
   return judged(found, lines, scale)
 
 
 def finding(judged: Judged) -> str:
-  """Returns the first of the paper's claims of which every comparison agrees, or ''."""
+  """Returns the paper's first claim whose comparisons all agree, or ''."""
   others = {''} | {order.claim for order in judged.orders if order.told != AGREES}
   return next((o.claim for o in judged.orders if o.claim not in others), '')
 
@@ -123,7 +127,7 @@ def _of_formula(found: table_lib.Formula) -> Judged:
 
 
 def bound_of(found: table_lib.Study, scale: str, line: Line) -> Bounds | None:
-  """Returns the bounds of a line of a study, published or expected; None if it has none."""
+  """Returns the published or expected bounds for a line of a study; None if there are none."""
   limits = _limits(found, scale)
   return limits.get(f'{line.task}: {line.row}') or limits.get(line.row)
 
@@ -133,7 +137,7 @@ def _limits(found: table_lib.Study, scale: str) -> Mapping[str, Bounds]:
 
 
 def is_within(limits: Bounds, line: Line) -> bool:
-  """Whether a measured value of a study lies within its bounds."""
+  """Whether a study's measured value lies within its bounds."""
   return limits[0] <= line.measured.value <= limits[1]
 
 
@@ -149,7 +153,7 @@ def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> Judg
   if outside:
     count = f'{len(outside)} of {len(holds)} {what}s do not hold'
     return Judged(Verdict.NOT, f'{count}: {"; ".join(outside)}{lacks}')
-  # Those of no data set, or of one that was asked for.
+  # Bounds count if they belong to no data set, or to a requested one.
   tasks = {'', *(line.task for line in lines)}
   wanted = {name for name in limits if name.rpartition(': ')[0] in tasks}
   known = {name for line in lines for name in (line.row, f'{line.task}: {line.row}')}
@@ -162,7 +166,7 @@ def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> Judg
 
 
 def main_lines(lines: Sequence[Line]) -> list[Line]:
-  """Returns the lines of results, each row once, without those of what it cost."""
+  """Returns one line for each row and metric, without costs unless the paper prints them."""
   left_out = set(COSTS) - {line.metric for line in lines if line.published}
   kept: dict[tuple[str, str], Line] = {}
   for line in lines:
@@ -172,7 +176,7 @@ def main_lines(lines: Sequence[Line]) -> list[Line]:
 
 
 def best_seeds(lines: Iterable[Line]) -> dict[tuple[str, str], float]:
-  """Returns the best seed's score where the paper printed it, by row and metric."""
+  """Returns the best seed's score by row and metric, if the paper prints best seeds."""
   return {
     (line.row, line.metric.removeprefix(names.BEST_SEED)): line.measured.value
     for line in lines
@@ -181,33 +185,33 @@ def best_seeds(lines: Iterable[Line]) -> dict[tuple[str, str], float]:
 
 
 def width(line: Line) -> float:
-  """Returns how far another value may be from the published one, to count as equal."""
+  """Returns the largest difference from the published value that counts as equal."""
   least = POINTS if names.unit(line.metric) else SHARE * line.published.value
   return max(least, 2 * (line.published.std or 0.0))
 
 
 def is_equal(line: Line, best: float | None = None) -> bool:
-  """Whether a measured value counts as the published one; `best`: the best seed's."""
+  """Whether the measured value equals the published one; `best` is the best seed's value."""
   here, printed = line.measured, line.published
   if printed.is_bound:
     return here.value > printed.value or (here.is_bound and here.value >= printed.value)
-  # A best seed's error is at most the deviation of one.
+  # The error of the best seed's value is at most the standard deviation of a seed.
   error = _side(line).error if best is None else here.std or 0.0
   apart = abs(_gap(here.value if best is None else best, printed.value))
   return not here.is_bound and apart <= max(width(line), 2 * error)
 
 
 def _gap(high: float, low: float) -> float:
-  """Returns a difference of printed numbers: 65.9 - 63.9 is 2.0, and no more."""
+  """Returns the difference of printed numbers without rounding errors: 65.9 - 63.9 is 2.0."""
   return round(high - low, 9)
 
 
 @functools.cache
 def drawn(task: str, algorithm: str, changes: str) -> str:
-  """Returns what decides, with a seed, whom a row draws in each round, as text.
+  """Returns as text the settings that, with a seed, decide which clients a row draws.
 
-  Those are the data and the options of who takes part, which a method without clients
-  does not have. '' of settings that are not known today.
+  These settings are the data, and the options of client participation, which methods without
+  clients do not have. Returns '' if a setting is unknown to this version.
   """
   try:
     config = experiment.resolve(task, algorithm, table_lib.changes(changes))
@@ -220,7 +224,7 @@ def drawn(task: str, algorithm: str, changes: str) -> str:
 
 
 def _side(line: Line) -> Side:
-  """Returns the measured mean of a line for comparisons."""
+  """Returns a line's measured mean as a side of a comparison."""
   here = line.measured or table_lib.Number(math.nan)
   by_seed = {}
   if not here.is_bound:
@@ -271,7 +275,7 @@ def _of_table(found: table_lib.PaperTable, lines: Sequence[Line], scale: str) ->
 
   told = [order.told for order in orders]
   agreed = sum(order.told == AGREES for order in pairs)
-  # Every printed result has a number, and each claim holds.
+  # To be reproduced, every printed result must have a number, and each claim must hold.
   printed = {name for row in form.rows for name in row.published}
   is_whole = all(inside) and all(x.published or x.metric not in printed for x in lines)
   is_whole &= seeds >= min(SEEDS, len(form.seeds)) and all(claim.is_kept for claim in claims)
@@ -293,10 +297,10 @@ def _of_table(found: table_lib.PaperTable, lines: Sequence[Line], scale: str) ->
 
 
 def best_of_grids(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
-  """Returns of rows that differ only in settings that were `searched` the best one.
+  """Returns the best of the rows that differ only in the tuned settings `searched`.
 
-  Its changes are without these. A grid without all values has none that is measured.
-  Rounds that missed a target come last.
+  The changes of the best row leave out these settings. If a value of the grid is missing, the
+  best row has no measured value. Rows that missed a target rank last.
   """
   grids: dict[tuple, list[int]] = {}
   for number, line in enumerate(lines):
@@ -317,18 +321,18 @@ def best_of_grids(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
 
 
 def _place(line: Line, sign: int) -> tuple[bool, float]:
-  """Returns what sorts lines by their value, or -1 times it; without one they are last."""
+  """Returns a key that sorts lines by `sign` times their value; lines without value are last."""
   here = line.measured or table_lib.Number(sign * math.inf, is_bound=True)
   return here.is_bound, sign * here.value
 
 
 def _pairs(lines: Sequence[Line], times: float = 1) -> list[Order]:
-  """Returns the pairs of rows that the paper orders.
+  """Returns the comparisons of pairs of rows that the paper orders.
 
-  Their printed values are further apart than two standard deviations or `POINTS`
-  (`SHARE` of counts), `times` that without a deviation. A bound has an order only with
-  a number below it: '>20000' is later than 9005, and may be sooner than 39236 or
-  '>50000'.
+  The printed values of a pair differ by more than two standard deviations and `POINTS`
+  (`SHARE` for counts). For values without a standard deviation, the gap must be `times` as
+  large. A bound can be ordered only against a number below it: '>20000' is more than 9005, but
+  may be less than 39236 or '>50000'.
   """
   groups: dict[tuple[str, str], list[Line]] = {}
   for line in lines:
@@ -348,7 +352,7 @@ def _pairs(lines: Sequence[Line], times: float = 1) -> list[Order]:
 
 
 def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Order]:
-  """Returns the paper's claims, as far as there are their rows."""
+  """Returns the comparisons of the paper's claims whose rows are there."""
   found = []
   for claim in claims:
     of = [line for line in lines if line.metric == claim.metric]
@@ -381,9 +385,9 @@ def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Or
 
 
 def _region(words: str, grid: Sequence[Side]) -> Side:
-  """Returns the share in percent of a grid's rows with `GOOD` of its best score.
+  """Returns the percentage of a grid's rows that have at least `GOOD` of its best score.
 
-  Its error is that of the seeds' shares; nan where seeds are not known.
+  The error is computed from the percentages of the seeds; nan if values by seed are unknown.
   """
   seeds = set.intersection(*({*side.by_seed} for side in grid))
   by_seed = {s: _good([x.by_seed[s] for x in grid]) for s in sorted(seeds)}
@@ -395,14 +399,14 @@ def _region(words: str, grid: Sequence[Side]) -> Side:
 
 
 def _good(scores: Sequence[float]) -> float:
-  """Returns the percentage of scores with `GOOD` of the best; nan if one is."""
+  """Returns the percentage of scores of at least `GOOD` of the best; nan if any score is nan."""
   if any(map(math.isnan, scores)):
     return math.nan
   return 100 * sum(score >= GOOD * max(scores) for score in scores) / len(scores)
 
 
 def _gains(sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str) -> list[Side]:
-  """Returns means less those of the algorithm's rows beside them."""
+  """Subtracts from each side the mean of the row of `algorithm` with the same settings."""
   found = []
   for side, row in zip(sides, rows, strict=True):
     other = table_lib.beside(row, rows, algorithm)
@@ -412,11 +416,11 @@ def _gains(sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str)
 
 
 def _less(high: Side, low: Side, times: float = 1.0) -> Side:
-  """Returns high - times low, with its standard error.
+  """Returns high - times * low, with its standard error.
 
-  Rows that draw alike are compared seed by seed: what a draw does to both is in neither
-  difference nor error. Of others, and of fewer than `SEEDS` common seeds, the means are
-  compared, and no differences are returned.
+  Rows that draw the same clients are compared seed by seed, so the effect of the draw cancels.
+  For other rows, or with fewer than `SEEDS` common seeds, the means are subtracted, and
+  `by_seed` of the result is empty.
   """
   is_alike = high.drawn and high.drawn == low.drawn
   seeds = sorted(high.by_seed.keys() & low.by_seed.keys()) if is_alike else ()
@@ -431,7 +435,7 @@ def _less(high: Side, low: Side, times: float = 1.0) -> Side:
 
 
 def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
-  """Returns the mean of seeds' values, and its standard error; nan of one."""
+  """Returns the mean of the seeds' values and its standard error, which is nan for one seed."""
   values = [*values]
   std = statistics.stdev(values) if len(values) > 1 else math.nan
   return statistics.fmean(values), std / len(values) ** 0.5
@@ -440,9 +444,9 @@ def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 def _order(
   says: str, published: str, high: Side, low: Side, least: float = 0.0, times: float = 1.0
 ) -> Order:
-  """Compares two rows: a difference decides if it exceeds two standard errors.
+  """Compares two rows. A difference decides if it exceeds two standard errors.
 
-  A value that is only a lower bound, such as '>200', decides only if every greater number would.
+  A lower bound such as '>200' decides only if every greater number would decide equally.
   """
   difference = _less(high, low, times)
   apart, error = difference.mean - least, difference.error

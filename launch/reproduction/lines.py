@@ -1,8 +1,8 @@
-"""Measured results as numbers, and their files, OUTPUT/PAPER.csv.
+"""Measured results as numbers, and their files OUTPUT/PAPER.csv.
 
-A file has a line for each result of each row of a table, and one for each of its
-costs. Numbers are as people read them: '>60' if a seed missed a target, '51.7±0.4'
-published, '0:51.5 1:49.3' for each seed. `Line` has them as numbers. The lines of a
+A file has a line for each result of each row of a table, and for each cost of the row. The
+file writes numbers as text: '>60' if a seed missed a target, '51.7±0.4' for a published
+number, '0:51.5 1:49.3' for values by seed. `Line` has them as numbers. All lines of a
 table and scale are replaced together.
 """
 
@@ -39,13 +39,13 @@ COLUMNS = (
 )
 TEXT = 'result.md'
 PAGE = 'report.html'
-# The metric of a study's values, of which something is expected or published.
+# The metric of study values that have expected or published bounds.
 VALUE = 'value'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Line:
-  """A result of a row, or one of its costs; '' and 0 where nothing is known."""
+  """A result of a row, or a cost of the row. Unknown fields are '' or 0."""
 
   table: str = ''
   scale: str = ''
@@ -53,7 +53,7 @@ class Line:
   task: str = ''
   algorithm: str = ''
   changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  metric: str = ''  # '': the line only says, in its note, what is missing.
+  metric: str = ''  # '': the line only has a note on what is missing.
   published: Number | None = None
   measured: Number | None = None  # The mean over the seeds.
   by_seed: Mapping[int, Number] = dataclasses.field(default_factory=dict)
@@ -67,7 +67,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """What was measured of a result at a scale; without lines if nothing was."""
+  """The measurements of a result at a scale; there are no lines if nothing was measured."""
 
   found: table_lib.Result
   scale: str
@@ -75,7 +75,7 @@ class Measured:
 
   @property
   def is_measured(self) -> bool:
-    """Whether there is a value, if only of a part."""
+    """Whether any value was measured."""
     return any(line.measured for line in self.lines)
 
   @property
@@ -85,16 +85,16 @@ class Measured:
 
   @property
   def commands(self) -> list[str]:
-    """The commands that measured the lines, or the one that will."""
+    """The commands that measured the lines, or the command that would measure them."""
     return self.distinct('command') or [command(self.found.name, self.scale)]
 
   def distinct(self, name: str) -> list[str]:
-    """Returns the different texts of a column, without ''."""
+    """Returns the distinct texts of a column, except ''."""
     return [*filter(None, dict.fromkeys(getattr(x, name) for x in self.lines))]
 
   @property
   def seconds(self) -> float:
-    """About what the runs took, one after another."""
+    """The approximate total time of all runs."""
     return sum(
       line.measured.value * line.seeds * line.rounds
       for line in self.lines
@@ -103,14 +103,14 @@ class Measured:
 
   @property
   def about(self) -> str:
-    """What the result is, and what is different here, a paragraph."""
+    """A paragraph that describes the result and the differences from the paper."""
     found = self.found
     sentences = f'{found.title}, {found.source}', found.caption, self.form.what
     text = ' '.join(f'{s.rstrip(".")}.' for s in sentences if s)
     return f'{text} {found.notes}'.strip()
 
   def write(self, output: pathlib.Path) -> None:
-    """Replaces the lines of the result at this scale, in the papers' order."""
+    """Replaces the lines of the result at this scale in the file, in the papers' order."""
     path = path_of(output, self.found.name)
     own = self.found.table, self.scale
     kept = [x for x in read_all(path) if (x.table, x.scale) != own]
@@ -134,13 +134,13 @@ def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def read(output: pathlib.Path, found: table_lib.Result, scale: str) -> Measured:
-  """Returns what was measured of a result."""
+  """Returns the measurements of a result."""
   kept = read_all(path_of(output, found.name))
   return Measured(found, scale, [x for x in kept if (x.table, x.scale) == (found.table, scale)])
 
 
 def read_all(path: pathlib.Path) -> list[Line]:
-  """Reads a paper's CSV, none if it is not there; refuses another program's file."""
+  """Reads a paper's CSV; [] if it does not exist. Refuses files of other programs."""
   if not path.exists():
     return []
   try:
@@ -156,7 +156,7 @@ def read_all(path: pathlib.Path) -> list[Line]:
 
 
 def _line(cells: Sequence[str]) -> Line:
-  """Returns a line of its cells; an error of one of many kinds if they are damaged."""
+  """Parses a line from its cells. Damaged cells raise various exceptions."""
   of = dict(zip(COLUMNS, map(wording.shown, cells), strict=True))
   value, _, std = of['published'].partition('±')
   pairs = (pair.split(':') for pair in of['by_seed'].split())
@@ -172,12 +172,12 @@ def _line(cells: Sequence[str]) -> Line:
 
 
 def _number(value: str, std: str = '') -> Number | None:
-  """Reads a number, such as '>60'."""
+  """Parses a number such as '>60'."""
   return Number.read(value.removeprefix('>'), std, value[:1] == '>')
 
 
 def _cells(line: Line) -> list[str]:
-  """Returns what `_line` reads."""
+  """Returns the cells that `_line` parses."""
   printed, measured = line.published, line.measured
   mean = std = ''
   if measured:
@@ -193,21 +193,21 @@ def _cells(line: Line) -> list[str]:
     'seeds': line.seeds or '',
     'rounds': line.rounds or '',
   }
-  # Reasons may have line breaks, and names of files anything.
+  # Reasons may have line breaks, and names of files may have any characters.
   cells = [str(values[name]).replace('\n', ' ') for name in COLUMNS]
   return [*map(wording.shown, cells)]
 
 
 @contextlib.contextmanager
 def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Makes and yields a directory, and names it if the block cannot write to it."""
+  """Makes and yields a directory. Errors of the block in writing to it name the directory."""
   with files.writing(where, 'name another --output'):
     where.mkdir(parents=True, exist_ok=True)
     yield where
 
 
 def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:
-  """Refuses files that these results would replace and that are not of this program."""
+  """Refuses to replace files that this program did not write."""
   for path in [output / PAGE, *(output / name / TEXT for name in found)]:
     with files.writing(path, 'name another --output'):
       if path.is_file() and b'launch.reproduce' not in path.read_bytes():

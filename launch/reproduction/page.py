@@ -1,7 +1,7 @@
-"""Shows results: for a terminal, as Markdown, and all of them in OUTPUT/report.html.
+"""Shows results in a terminal, as Markdown, and all of them in OUTPUT/report.html.
 
-The HTML page opens without a network; its pictures are those beside the results. It
-holds no date: equal results give equal bytes.
+The HTML page needs no network, and shows the pictures in the folders of the results. It has no
+date, so equal results give equal bytes.
 """
 
 import itertools
@@ -21,11 +21,11 @@ Line = lines_lib.Line
 Measured = lines_lib.Measured
 _NONE = table_lib.NONE
 _SIZES = {'small': 'small', 'real': 'on real data', 'paper': "at the paper's size"}
-_BESIDE = 2  # Results that fit beside each other.
-_LONG = 24  # Rows of a table that is folded away in HTML.
-_WHY = 110  # Characters of a reason in the overview.
+_BESIDE = 2  # The largest number of results that stand beside each other.
+_LONG = 24  # A table with more rows is folded away in HTML.
+_WHY = 110  # The number of characters of a reason in the overview.
 _VERDICTS = judge.Verdict
-# A mark beside the words, and what the words mean.
+# The mark and the meaning of each verdict.
 _MEANINGS = {
   _VERDICTS.REPRODUCED: ('✓', 'every value is the published one, and no pair of rows disagrees'),
   _VERDICTS.SHAPE: (
@@ -48,16 +48,16 @@ _MEANINGS = {
   _VERDICTS.NOTHING: ('–', 'a diagram, without values'),
 }
 _EQUAL = (
-  f'A value is the published one within {judge.POINTS:g} percent points'
-  f' ({100 * judge.SHARE:g} % of rounds and counts) or two standard deviations of'
-  ' either. A pair has a published order if it is further apart than that, and agrees'
+  f'A value equals the published one if they differ by at most {judge.POINTS:g} percent points'
+  f' ({100 * judge.SHARE:g} % for rounds and counts) or two standard deviations of'
+  ' either. A pair has a published order if its values differ by more than that. It agrees'
   ' or disagrees if the means differ by more than two standard errors. Rows that draw the'
   ' same clients are compared seed by seed.'
 )
 
 
 class Cells(NamedTuple):
-  """A table of text: its title, '' for the result's own; heading; rows of cells."""
+  """A table of text: its title ('' for the main table of a result), heading and rows."""
 
   title: str
   heading: Sequence[str]
@@ -65,7 +65,7 @@ class Cells(NamedTuple):
 
 
 def tables(measured: Measured) -> list[Cells]:
-  """Returns the result's tables, its own first: results, costs, orders."""
+  """Returns the tables of a result in this order: results, costs, orders."""
   found = measured.found
   if isinstance(found, table_lib.Formula):
     heading, *rows = found.cells
@@ -85,7 +85,7 @@ def tables(measured: Measured) -> list[Cells]:
 
 
 def to_text(measured: Measured) -> str:
-  """Returns a result for a terminal, ending in a newline."""
+  """Returns a result as text for a terminal, which ends in a newline."""
   width = text_table.terminal_width()
   blocks = [textwrap.fill(measured.about, width) + '\n']
   for title, heading, rows in tables(measured):
@@ -99,7 +99,7 @@ def to_text(measured: Measured) -> str:
 
 
 def to_markdown(measured: Measured, is_short: bool = False) -> str:
-  """Returns tables and verdict, in short without costs and orders, with a newline."""
+  """Returns tables and verdict, which end in a newline; `is_short`: without costs and orders."""
   blocks = []
   for title, heading, rows in tables(measured):
     if not (title and is_short):
@@ -110,7 +110,7 @@ def to_markdown(measured: Measured, is_short: bool = False) -> str:
 
 
 def write_text(measured: Measured, where: pathlib.Path) -> None:
-  """Writes a result as Markdown beside its pictures."""
+  """Writes a result as Markdown into the folder of its pictures."""
   parts = [measured.about, to_markdown(measured)]
   for path in sorted(where.glob('*.png')):
     parts.append(f'![{measured.found.title}]({path.name})')
@@ -121,14 +121,14 @@ def write_text(measured: Measured, where: pathlib.Path) -> None:
 
 
 def counted(verdicts: Sequence[judge.Verdict]) -> str:
-  """Returns the numbers of the verdicts: '3 reproduced, 1 not run'."""
+  """Counts verdicts: '3 reproduced, 1 not run'."""
   return ', '.join(
     f'{verdicts.count(verdict)} {verdict}' for verdict in _VERDICTS if verdict in verdicts
   )
 
 
 def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> list[Cells]:
-  """Returns what was measured by row and metric, and values beside their bounds."""
+  """Returns a table of measurements by row and metric, and one of values with their bounds."""
   is_several = len({line.task for line in lines}) > 1
   cells, values = {}, []
   for line in lines:
@@ -160,9 +160,9 @@ def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> list
 
 
 def _of_results(lines: Sequence[Line], scale: str) -> Cells:
-  """Returns measured beside published values, with differences at full scale.
+  """Returns a table of measured and published values, at the paper's scale with differences.
 
-  Few results stand beside each other, and many below each other.
+  Up to `_BESIDE` results have columns of their own; more results have rows.
   """
   best, main = judge.best_seeds(lines), judge.main_lines(lines)
   headings = {
@@ -184,7 +184,7 @@ def _of_results(lines: Sequence[Line], scale: str) -> Cells:
 def _wide(
   cells: Mapping[tuple[str, str], Sequence[str]], headings: Mapping[str, Sequence[str]]
 ) -> Cells:
-  """Returns a row for each row of `cells`, by (row, metric), and columns by metric."""
+  """Returns a table with a row for each row of `cells`, by (row, metric), and columns by metric."""
   rows: dict[str, list[str]] = {row: [row] for row, _ in cells}
   for row, shown in rows.items():
     for metric, columns in headings.items():
@@ -193,7 +193,7 @@ def _wide(
 
 
 def _bounds(least: float, most: float) -> str:
-  """Returns bounds for people: 'at least 10', '5 to 7', 'exactly 1,262'."""
+  """Formats bounds: 'at least 10', '5 to 7', 'exactly 1,262'."""
   low, high = (f'{v:,.10g}' for v in (least, most))
   if least == most:
     return f'exactly {low}'
@@ -203,14 +203,14 @@ def _bounds(least: float, most: float) -> str:
 
 
 def _number(value: float) -> str:
-  """Returns a number for people: '1,262', '3,743.2', '0.2865'."""
+  """Formats a number: '1,262', '3,743.2', '0.2865'."""
   if abs(value) < 1e3:
     return f'{value:.4g}'
   return f'{value:,.10g}' if value == round(value) else f'{value:,.1f}'
 
 
 def _mean(line: Line) -> str:
-  """Returns a measured result for people: '50.0 ± 3.0', '>60', '–'."""
+  """Formats a measured result: '50.0 ± 3.0', '>60', '–'."""
   here, digits = line.measured, names.digits(line.metric)
   if not here:
     return _NONE
@@ -223,7 +223,7 @@ def _mean(line: Line) -> str:
 
 
 def _difference(line: Line, best: float | None) -> str:
-  """Returns the difference for people: '+1.2', '-9.0 *', '*' for another value."""
+  """Formats the difference from the published value; '*' marks unequal values: '-9.0 *'."""
   here, printed = line.measured, line.published
   if not (here and printed):
     return _NONE
@@ -236,7 +236,7 @@ def _difference(line: Line, best: float | None) -> str:
 
 
 def _costs(lines: Sequence[Line]) -> Cells:
-  """Returns seeds, best round, all clients' bytes down to it, and seconds."""
+  """Returns a table of seeds, best round, bytes sent to clients until then, and seconds."""
   cells = {(x.row, 'seeds'): [str(x.seeds or _NONE)] for x in lines}
   for line in lines:
     shown = _mean(line)
@@ -257,7 +257,7 @@ def _costs(lines: Sequence[Line]) -> Cells:
 
 def write(output: pathlib.Path, scale: str) -> pathlib.Path:
   """Writes the page of all results at a scale; returns its path."""
-  import jinja2  # Late: flags are checked first.
+  import jinja2  # It is imported late, so that flags are checked first.
 
   shown = [_shown(output, found, scale) for found in registry.RESULTS.values()]
   environment = jinja2.Environment(
@@ -289,7 +289,7 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
 
 
 def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[str, Any]:
-  """Returns what the page says of a result."""
+  """Returns the values that the page shows for a result."""
   measured, problems = Measured(found, scale), []
   try:
     measured = lines_lib.read(output, found, scale)
@@ -297,7 +297,7 @@ def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[st
     problems.append(str(e))
   verdict, why, _ = judge.judge(measured)
   folder = output / found.name
-  # A formula needs no lines, and counts where it was asked for.
+  # A formula has no lines. It is shown if it was requested, so that its text exists.
   is_shown = bool(measured.lines)
   if isinstance(found, table_lib.Formula):
     is_shown = (folder / lines_lib.TEXT).is_file()
@@ -329,7 +329,7 @@ def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[st
 
 
 def _html_tables(measured: Measured) -> list[dict[str, Any]]:
-  """Returns a result's tables; costs, orders and long ones are folded away."""
+  """Returns the tables of a result. Costs, orders and long tables are folded away."""
   made = []
   for place, cells in enumerate(tables(measured), 1):
     columns = zip(*cells.rows, strict=True)

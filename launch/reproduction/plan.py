@@ -1,7 +1,7 @@
-"""Plans results: the rows that flags choose, the runs behind them, and what they need.
+"""Plans results: the rows that flags choose, their runs, and the data that they need.
 
-All tables of an output directory share their runs, OUTPUT/runs/TASK/ALGORITHM and
-what its settings change/seedS, so that a figure costs nothing beside its table.
+All tables of an output directory share their runs, so that a figure of a table's runs costs
+nothing. Runs are in OUTPUT/runs/TASK/ALGORITHM_NAME=VALUE.../seedS.
 """
 
 import collections
@@ -21,15 +21,15 @@ from tff_xc import errors, wording
 from tff_xc.algorithms import base, registry as algorithms
 from tff_xc.report import run_files, text_table
 
-# Settings that change no round, and so belong to no experiment.
+# Settings that do not affect training, so they are not part of an experiment.
 UNSEEN = frozenset({*run_files.NOT_CONFIGURATION, 'device', 'runtime'})
-ENCODERS = 'encoders'  # The folder of runs that others start from.
+ENCODERS = 'encoders'  # The folder of runs whose encoders other runs start from.
 _KEPT_RESULTS = pathlib.Path(__file__).parents[2] / 'docs' / 'results'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-  """What a command line asks for; None: all tasks, algorithms, or the table's seeds."""
+  """The request of a command line. None: all tasks, all algorithms, or the table's seeds."""
 
   scale: str
   output: pathlib.Path
@@ -37,19 +37,19 @@ class Request:
   algorithm: str | None = None
   given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   seeds: Sequence[int] | None = None
-  jobs: int = 0  # Runs side by side; 0: as many as fit the memory.
+  jobs: int = 0  # The number of parallel runs; 0: as many as fit the memory.
   train: bool = True
-  is_one: bool = True  # One result, whose problems end the command.
+  is_one: bool = True  # Whether there is only one result, whose problems end the command.
 
   def limits(self) -> dict[str, Any]:
-    """Returns the flags that choose tasks, algorithms and seeds, those that are given."""
+    """Returns the given flags that choose tasks, algorithms and seeds."""
     seeds = ','.join(map(str, self.seeds or ()))
     named = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
     return {name: value for name, value in named.items() if value}
 
   def command(self, name: str) -> str:
     """Returns the command that measures a result again."""
-    # Where the data lie elsewhere is not known.
+    # The place of the data may differ on another machine.
     settings = table_lib.without(self.limits() | {**self.given}, ['data_dir'])
     kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
     return ' '.join([lines_lib.command(name, self.scale), *kept])
@@ -57,14 +57,14 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
-  """A result whose flags have been checked."""
+  """A result with checked flags."""
 
   found: table_lib.Result
-  request: Request  # Without the flags that the result has no use for.
-  # Of a table, each with a run for each seed.
+  request: Request  # The request without flags that the result does not use.
+  # The rows of a table, and the runs of each row by seed.
   rows: Sequence[table_lib.Row] = ()
   runs: Sequence[Sequence[runs_lib.Run]] = ()
-  configs: Sequence[Mapping[str, Any]] = ()  # Of a study, by task.
+  configs: Sequence[Mapping[str, Any]] = ()  # A study's configuration for each task.
 
   @property
   def command(self) -> str:
@@ -73,33 +73,33 @@ class Planned:
 
   @property
   def by_folder(self) -> dict[pathlib.Path, runs_lib.Run]:
-    """All runs by their directories, which rows with equal settings share."""
+    """All runs by directory. Rows with equal settings share a directory."""
     return {run.folder: run for group in self.runs for run in group}
 
   @property
   def encoders(self) -> dict[pathlib.Path, runs_lib.Run]:
-    """The runs whose encoders others start from, by their directories."""
+    """The runs whose encoders the rows start from, by directory."""
     found = (encoder_run(row, self.request.output) for row in self.rows)
     return {run.folder: run for run in found if run}
 
   def kept(self) -> lines_lib.Measured:
-    """Returns what was measured before at this scale."""
+    """Returns earlier measurements of the result at this scale."""
     return lines_lib.read(self.request.output, self.found, self.request.scale)
 
   def measured(self, lines: Sequence[lines_lib.Line]) -> lines_lib.Measured:
-    """Returns what these lines say."""
+    """Returns new measurements with these lines."""
     return lines_lib.Measured(self.found, self.request.scale, lines)
 
 
 def plan_all(found: Sequence[table_lib.Result], request: Request) -> list[Planned]:
-  """Checks the flags; leaves out, each in a line that says why, results that do not take them."""
+  """Checks flags and plans results. Leaves out results that refuse a flag, and prints why."""
   planned, problems = [], {}
   for each in found:
     try:
       planned.append(plan_one(each, request))
     except errors.InputError as e:
       problems[each.name] = str(e)
-  if not planned:  # The longest refusal says most of what would be taken.
+  if not planned:  # The longest refusal has the most information on valid flags.
     raise errors.InputError(max(problems.values(), key=len))
   for name, why in problems.items():
     print(f'left out: {name}: {why}', flush=True)
@@ -109,7 +109,7 @@ def plan_all(found: Sequence[table_lib.Result], request: Request) -> list[Planne
 def plan_one(found: table_lib.Result, request: Request) -> Planned:
   """Checks the flags of one result, and plans its runs.
 
-  Of several results, some may have no use for seeds or data.
+  If there are several results, a result may ignore flags of seeds and data.
   """
   table, scale = found, request.scale
   has_form = scale != 'real'
@@ -129,7 +129,10 @@ def plan_one(found: table_lib.Result, request: Request) -> Planned:
 
 
 def _used(found: table_lib.Result, request: Request) -> Request:
-  """Returns a request without harmless flags, of several results; refuses other unused ones."""
+  """Refuses flags that a result does not use.
+
+  If there are several results, harmless unused flags are removed from the request instead.
+  """
   told = {*request.given, *request.limits()}
   unused, name = told, found.name
   if isinstance(found, table_lib.Study):
@@ -149,12 +152,12 @@ def _used(found: table_lib.Result, request: Request) -> Request:
 
 
 def _of_table(found: table_lib.PaperTable, request: Request) -> Planned:
-  """Plans the rows of a table that flags choose."""
+  """Plans the runs of the rows of a table that flags choose."""
   form, given = found.form(request.scale), request.given
   rows = form.rows
   if request.scale != 'small':
     rows = choose(found, rows, request.task, request.algorithm)
-    # What chooses rows is theirs, and replaces nothing in others.
+    # Flags that choose rows do not replace settings of other rows.
     given = table_lib.without(request.given, _differing(rows))
     rows = having(rows, request.given)
   runs = plan_runs(rows, given, request.seeds or form.seeds, request.output)
@@ -168,7 +171,7 @@ def _differing(rows: Sequence[table_lib.Row]) -> set[str]:
 
 
 def _of_study(found: table_lib.Study, request: Request) -> list[dict[str, Any]]:
-  """Returns the settings of a study's tasks."""
+  """Returns the configurations of a study's tasks."""
   of = found.tasks.get(request.scale, {})
   if request.task:
     known = [*of]
@@ -185,7 +188,7 @@ def _of_study(found: table_lib.Study, request: Request) -> list[dict[str, Any]]:
 
 
 def _fewest(found: table_lib.Study, whole: Planned) -> Planned:
-  """Plans a study of a table's runs with the fewest negatives, of one seed."""
+  """Plans a study of those runs of a table that have the fewest negatives, with one seed."""
   rows, runs = [], []
   for algorithm in found.runs_of[1:]:
     own = [
@@ -203,9 +206,10 @@ def choose(
   task: str | None,
   algorithm: str | None,
 ) -> list[table_lib.Row]:
-  """Returns those of a table's rows that flags choose, of tasks with files if any are.
+  """Returns the rows of a table that flags choose.
 
-  To rows of an `algorithm` belong those to which they are relative.
+  Without `task`, rows on tasks with files are chosen, if there are any. If results are relative
+  to other rows, these rows are added to the rows of `algorithm`.
   """
   known = list(dict.fromkeys(row.task for row in rows))
   if task not in (None, *known):
@@ -226,7 +230,7 @@ def choose(
 
 
 def having(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> list[table_lib.Row]:
-  """Returns rows without those that have another value of what rows differ in."""
+  """Returns the rows whose distinguishing settings have the values of `given`."""
   kept = list(rows)
   for name in sorted(_differing(rows) & set(given)):
     values = {
@@ -251,7 +255,7 @@ def plan_runs(
   seeds: Sequence[int],
   output: pathlib.Path,
 ) -> list[list[runs_lib.Run]]:
-  """Returns each row's runs, a run for each seed; `given` replaces settings of rows."""
+  """Returns the runs of each row, one for each seed. `given` replaces settings of rows."""
   there = dict.fromkeys(row.algorithm for row in rows)
   taken = {name for each in there for name in algorithms.get(each).names}
   for name in sorted(given.keys() & algorithms.HYPERPARAMETERS.keys() - taken):
@@ -278,7 +282,7 @@ def plan_runs(
 
 
 def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None:
-  """Returns the run whose encoder a row's runs start from, OUTPUT/runs/encoders/NAME."""
+  """Returns the run OUTPUT/runs/encoders/NAME whose encoder a row's runs start from, or None."""
   name = row.changes.get('start_from')
   if name not in encoders.ENCODERS:
     return None
@@ -291,7 +295,7 @@ def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None
 def check_evaluated(
   found: table_lib.PaperTable, rows: Sequence[table_lib.Row], runs: Sequence[Sequence[runs_lib.Run]]
 ) -> None:
-  """Refuses runs without scores of the rounds that a table shows."""
+  """Refuses runs that are not evaluated at the rounds that a table shows."""
   for row, [run, *_] in zip(rows, runs, strict=True):
     budgets = (names.parse(name).budget for name in row.published)
     wanted = {each.number for each in budgets if each and each.unit == 'rounds'}
@@ -312,7 +316,7 @@ def check_evaluated(
 
 
 def tell_needs(planned: Sequence[Planned], request: Request) -> None:
-  """Prints what the runs of results will roughly take; refuses if all data are missing."""
+  """Prints the approximate time of the runs of results; refuses if all data are missing."""
   runs: dict[pathlib.Path, runs_lib.Run] = {}
   for each in planned:
     runs |= each.encoders | each.by_folder
@@ -324,9 +328,9 @@ def tell_needs(planned: Sequence[Planned], request: Request) -> None:
 
 
 def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
-  """Returns which tasks have their data, and prints what is missing, also in part.
+  """Returns whether each task has its data, and prints which data are missing or incomplete.
 
-  Raises `errors.InputError` if all are missing.
+  Raises `errors.InputError` if the data of all tasks are missing.
   """
   missing: dict[str, str] = {}
   for task, directory in {c['task']: c['data_dir'] for c in configs}.items():
@@ -337,7 +341,7 @@ def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
       missing[task] = str(e)
     if part := task_lib.part(tasks.get(task), directory):
       print(f'only a part: {task} in {directory} has {part}', flush=True)
-  needed_by = collections.defaultdict(list)  # By what is missing.
+  needed_by = collections.defaultdict(list)  # Tasks by the missing data.
   for task, why in missing.items():
     for part in filter(None, why.split(task_lib.ALSO)):
       needed_by[part].append(task)
@@ -350,7 +354,7 @@ def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
 
 
 def needs(runs: Sequence[runs_lib.Run], output: pathlib.Path) -> str:
-  """Returns how many runs and rounds are left, and about how long they take."""
+  """Returns a text on the remaining runs and rounds, and their approximate time."""
   waiting = [run for run in runs if not runs_lib.is_finished(run)]
   counts, rounds = collections.Counter(), collections.Counter()
   for run in waiting:
@@ -378,7 +382,7 @@ def needs(runs: Sequence[runs_lib.Run], output: pathlib.Path) -> str:
 
 
 def _rounds_done(run: runs_lib.Run) -> int:
-  """Returns the round of the newest checkpoint; 0 without one."""
+  """Returns the round of the newest checkpoint; 0 if there is none."""
   found = (run.folder / 'checkpoints').glob('round_*.npz')
   done = (path.stem.removeprefix('round_') for path in found)
   newest = max(map(int, filter(str.isdigit, done)), default=0)
@@ -386,9 +390,9 @@ def _rounds_done(run: runs_lib.Run) -> int:
 
 
 def _seconds(output: pathlib.Path) -> dict[tuple[str, str], float]:
-  """Returns the median seconds of a round, by task and algorithm, of earlier runs.
+  """Returns the median seconds of a round in earlier runs, by task and algorithm.
 
-  Those of runs in `output` go before those of kept results.
+  Runs in `output` take precedence over results in docs/results.
   """
   kept, own = collections.defaultdict(list), collections.defaultdict(list)
   for paper in dict.fromkeys(name.partition('/')[0] for name in registry.RESULTS):
@@ -398,14 +402,14 @@ def _seconds(output: pathlib.Path) -> dict[tuple[str, str], float]:
   for path in (output / 'runs').glob(f'*/*/*/{run_files.METRICS}'):
     with contextlib.suppress(errors.InputError):
       run = run_files.read_run(path.parent)
-      # A run that was stopped in its first round has none.
+      # A run that stopped in its first round has no seconds.
       if 'seconds' in run.metrics and run.metrics['seconds'].count():
         own[run.task, run.algorithm].append(run.metrics['seconds'].median())
   return {k: float(statistics.median(v)) for k, v in {**kept, **own}.items()}
 
 
 def cost(run: runs_lib.Run) -> float:
-  """Returns a number that grows with the time and memory that a run takes."""
+  """Returns a number that grows with the time and memory of a run."""
   values = run_files.flat(run.config)
   passes = values.get('local_steps') or values.get('local_epochs', 1)
   clients, layers = values.get('clients_per_round') or 1, values.get('depth', 1)

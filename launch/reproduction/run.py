@@ -1,4 +1,4 @@
-"""Trains the runs of results, measures them, and writes what came of them."""
+"""Trains the runs of results, and measures, prints and writes the results."""
 
 import dataclasses
 import itertools
@@ -19,15 +19,15 @@ Number = lines_lib.Number
 Line = lines_lib.Line
 Planned = plan.Planned
 _Runs = Sequence[run_files.Run]
-# Why runs were not trained, by their directories.
+# The reasons why runs were not trained, by directory.
 _Failures = Mapping[pathlib.Path, str]
 
 
 def run_all(planned: Sequence[Planned], request: plan.Request) -> None:
-  """Measures results one after another; prints and writes what came of them.
+  """Measures results one after another, and prints and writes them.
 
-  The runs of all tables of a paper are trained together, ahead of its results. Of
-  several results, one that cannot be measured ends no others.
+  The runs of all tables of a paper are trained together, before its results are measured. If
+  one of several results cannot be measured, the others are measured nevertheless.
   """
   verdicts, damaged = [], []
   for paper, group in itertools.groupby(planned, lambda each: each.found.paper):
@@ -65,14 +65,15 @@ def _train(paper: str, planned: Sequence[Planned], request: plan.Request) -> _Fa
     # Encoders are trained before the runs that start from them.
     by_folder.setdefault(plan.ENCODERS, {}).update(each.encoders)
     for folder, run in each.by_folder.items():
-      if len(with_runs) > 1:  # Rows of several tables have one label.
+      if len(with_runs) > 1:  # Rows of different tables may have equal labels.
         run = dataclasses.replace(run, name=f'{each.found.name} {run.point}')
       by_folder.setdefault(run.task, {}).setdefault(folder, run)
   if len(with_runs) > 1:
     print(f'{paper}: the runs of its tables and figures ...', flush=True)
   failures: dict[pathlib.Path, str] = {}
   for task, found in by_folder.items():
-    # One tells how many fit the memory, and the cores wait for the last.
+    # The largest run comes first. It shows how many runs fit into memory, and no core waits for
+    # a large last run.
     waiting = sorted(found.values(), key=plan.cost, reverse=True)
     where = request.output / 'runs' / task
     for run in waiting:
@@ -85,14 +86,14 @@ def _train(paper: str, planned: Sequence[Planned], request: plan.Request) -> _Fa
       failed = runs_lib.train(waiting, {}, where, request.jobs) if waiting else {}
       failures |= {folder: f'{folder} failed: {why}' for folder, why in failed.items()}
     except BrokenPipeError:
-      raise  # Nobody reads what is printed.
+      raise  # The reader of the output has ended.
     except (errors.InputError, OSError) as e:
       failures |= {run.folder: f'{run.task}: {e}' for run in waiting}
   return failures
 
 
 def _write(each: Planned, now: lines_lib.Measured) -> judge.Verdict:
-  """Writes and tells a result; without any value now, that of before stays."""
+  """Writes and prints a result. If nothing was measured now, an earlier result is kept."""
   kept, request = each.kept(), each.request
   stays = kept.is_measured and not now.is_measured
   shown = kept if stays else now
@@ -110,7 +111,7 @@ def _write(each: Planned, now: lines_lib.Measured) -> judge.Verdict:
 
 
 def _about(each: Planned, **more) -> Line:
-  """Returns what all lines of a result have."""
+  """Returns a line with the columns that all lines of a result share."""
   return Line(table=each.found.table, scale=each.request.scale, command=each.command, **more)
 
 
@@ -130,7 +131,7 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
   if isinstance(found, table_lib.Study):
     if not each.request.train:
       return each.measured([])
-    from launch.reproduction import studies  # Late: it needs TensorFlow.
+    from launch.reproduction import studies  # It is imported late, because it needs TensorFlow.
 
     with lines_lib.writing(where):
       made = studies.measure(each, where)
@@ -152,10 +153,10 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
 def finished(
   found: table_lib.PaperTable, runs: Sequence[Sequence[runs_lib.Run]]
 ) -> list[_Runs | None]:
-  """Returns each row's runs as they are after the table's rounds.
+  """Returns the runs of each row, cut to the table's number of rounds.
 
-  None for a row of which a seed has not finished: a mean over some seeds would pass
-  for one over all.
+  A row is None if one of its seeds has not finished, because a mean over fewer seeds would be
+  mistaken for a mean over all.
   """
   return [
     [_read(found, run) for run in group] if all(map(runs_lib.is_finished, group)) else None
@@ -173,7 +174,7 @@ def _read(found: table_lib.PaperTable, planned: runs_lib.Run) -> run_files.Run:
   if found.at_rounds:
     by = ''
     run = run_files.first_rounds(run, min(found.at_rounds, run.config['rounds']))
-  # Another command, with another --best_by, may have trained it.
+  # A command with a different --best_by may have trained the run.
   best = run.summary.get('best_round') or {}
   if best.get('by', '') != by:
     scores = [name for name in catalog.SCORES if name in run.metrics]
@@ -189,9 +190,9 @@ def lines(
   about: Line,
   notes: Sequence[str],
 ) -> list[Line]:
-  """Returns the lines of a table, those of rows without runs empty.
+  """Returns the lines of a table. Lines of rows without runs have no values.
 
-  `about` has what all lines have, `notes` what is missing of each row.
+  `about` has the columns that all lines share, and `notes` the reasons for missing values by row.
   """
   made, labels = [], table_lib.labels(rows)
   claims = found.form(about.scale).claims
@@ -205,7 +206,7 @@ def lines(
       algorithm=row.algorithm,
       changes=row.changes,
       seeds=len(runs or ()),
-      # The longest, if some stopped early.
+      # Some runs may have stopped early.
       rounds=max((run.summary['rounds'] for run in runs or ()), default=0),
       revision=' '.join(dict.fromkeys(filter(None, revisions))),
       note=note,
@@ -216,7 +217,7 @@ def lines(
     for name in dict.fromkeys([*wanted, names.SECONDS, names.BEST_ROUND, names.SENT]):
       value, by_seed = measured(runs, name, whole)
       if not value and name not in wanted:
-        continue  # A cost.
+        continue  # A cost that is neither measured nor published.
       printed = row.published.get(name)
       own = {'published': printed, 'measured': value, 'by_seed': by_seed}
       made.append(dataclasses.replace(line, metric=name, **own))
@@ -228,9 +229,9 @@ def lines(
 
 
 def _is_claimed(claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table_lib.Row]) -> bool:
-  """Whether a claim's metric is measured of a row of an algorithm that it names.
+  """Whether a row needs a claim's metric: the claim names the row's algorithm.
 
-  Of those that print the metric, if any do.
+  If the paper prints the metric for any row, only rows with a printed value need it.
   """
   metric, has_metric = claim.metric, table_lib.has_metric
   if row.algorithm not in claim.algorithms:
@@ -243,12 +244,11 @@ def _is_claimed(claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table
 def measured(
   runs: _Runs | None, name: str, whole: _Runs | None = None
 ) -> tuple[Number | None, dict[int, Number]]:
-  """Returns the mean over runs and each seed's value, in percent or as a number.
+  """Returns the mean over runs, and the value of each seed, in percent or as a number.
 
-  None and {} without all of them. A score without a budget is that of the best round
-  where a run chose one. Rounds to a target that a seed missed are a bound, of the
-  rounds that it had. `whole` are the runs to whose score a result may be relative, each
-  seed's to its own.
+  Returns None and {} if a value is missing. A score without a budget is the score of the best
+  round, if the run chose one. If a seed missed a target, its number of rounds is a bound.
+  `whole` has the runs that a relative result refers to, by the same seed.
   """
   parts = names.parse(name)
   references = {run.seed: run for run in whole or ()}
@@ -257,7 +257,7 @@ def measured(
     return None, {}
   values = [each.value for each in by_seed.values()]
   missed = [each.is_bound for each in by_seed.values()]
-  # Of bounds alone, nothing is known of how they differ.
+  # If all values are bounds, their standard deviation is unknown.
   std = statistics.stdev(values) if len(values) > 1 and not all(missed) else None
   return Number(statistics.fmean(values), std, any(missed)), by_seed
 
@@ -265,7 +265,7 @@ def measured(
 def _number(
   run: run_files.Run, parts: names.Parts, reference: run_files.Run | None
 ) -> Number | None:
-  """Returns a result of one run: a value, or the first round with a score, or a bound of it."""
+  """Returns a result of one run: a value, or the first round with a score or its lower bound."""
   if not parts.is_rounds:
     value = _value(run, parts)
     factor = 100 if parts.is_percent else 1
@@ -284,7 +284,7 @@ def _number(
 
 
 def _value(run: run_files.Run, parts: names.Parts) -> float | None:
-  """Returns a number of one run at a budget, its best round or its end."""
+  """Returns a value of one run at a budget, at its best round or at its end."""
   best, name = run.summary.get('best_round'), parts.metric
   if parts.is_volatility:
     found = run.metrics.get(name)
@@ -300,7 +300,7 @@ def _value(run: run_files.Run, parts: names.Parts) -> float | None:
   if name in catalog.SCORES:
     return (best or run.summary['final']).get(name)
   last = run.metrics[name].iloc[-1] if name in run.metrics else math.nan
-  # Such as the support vectors of a class that was not drawn in this round.
+  # A metric may be nan in the last round, such as support vectors of a class that was not drawn.
   return None if math.isnan(last) else float(last)
 
 
@@ -310,10 +310,10 @@ def draw(
   groups: Sequence[_Runs | None],
   where: pathlib.Path,
 ) -> None:
-  """Draws result.png of a table's learning curves, or result_TASK.png of several.
+  """Draws the learning curves of a table as result.png, or for several tasks result_TASK.png.
 
-  Of final scores it draws the best at each effective rate, and of a grid only the
-  best row's curve. Above curves stands the finding, if there is one.
+  A figure over effective rates shows the best final score at each rate. Of a grid, only the
+  curve of the best row is drawn. The title above curves is the finding, if there is one.
   """
   from tff_xc.report import curves
 
@@ -321,7 +321,7 @@ def draw(
   there = zip(rows, table_lib.labels(rows), groups, strict=True)
   there = [each for each in there if each[2]]
   if found.best_over:
-    score = next(iter(rows[0].published))  # The first one tells which row is best.
+    score = next(iter(rows[0].published))  # The first score decides which row is best.
     scores = [line for line in measured.lines if line.metric == score]
     best = {line.row for line in judge.best_of_grids(scores, found.best_over)}
     there = [each for each in there if each[1] in best]
@@ -360,7 +360,7 @@ def draw(
 def by_effective_rate(
   of_rows: Sequence[tuple[table_lib.Row, _Runs]], metric: str
 ) -> dict[str, list[tuple[float, float]]]:
-  """Returns by the rows' other settings (rate, best score in percent), sorted."""
+  """Returns sorted pairs (effective rate, best score in percent) by the rows' other settings."""
   rows = [row for row, _ in of_rows]
   best: dict[str, dict[float, float]] = {}
   for row, runs in of_rows:

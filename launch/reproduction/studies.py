@@ -1,9 +1,9 @@
-"""Measurements that are neither formulas nor plain runs, a function for each.
+"""Measurements that are neither formulas nor plain runs, one function each.
 
-A function takes what is planned (`plan.Planned`), the configuration of a task, what the
-task has loaded, and a folder for pictures; the first alone if the study is of no task.
-It returns lines with row, metric and measured; those of the metric `lines.VALUE` have
-bounds in `tasks.papers`.
+A function takes the plan (`plan.Planned`), the configuration of a task, the task's loaded data
+and model, and a folder for pictures. Studies without a task use only the plan and the folder.
+The function returns lines with row, metric and measured value. Lines with the metric
+`lines.VALUE` have bounds in `tasks.papers`.
 """
 
 import dataclasses
@@ -55,15 +55,15 @@ def _line(row: str, metric: str, value: float, std: float | None = None, **more)
 
 
 def _values(values: Mapping[str, float]) -> list[Line]:
-  """Returns values of which something is published or expected, by their names."""
+  """Returns lines for values by name that have published or expected bounds."""
   return [_line(name, lines_lib.VALUE, value) for name, value in values.items()]
 
 
 def class_counts(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Counts the classes of clients by alpha, and their distance to the whole (FedVC, fig. 10).
+  """Counts the classes of clients by alpha, and measures their EMD (FedVC, fig. 10).
 
-  The split of CIFAR depends on labels alone, 5,000 or 500 of each class, and needs no
-  files.
+  The split of CIFAR depends only on the labels, 5,000 or 500 of each class, so no files are
+  needed.
   """
   grid, values, panels = [], [], {}
   for name, by_alpha in fedvc.EMD.items():
@@ -98,12 +98,12 @@ def class_counts(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
 
 
 def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Draws confusion matrices of one client, by FedSS and by NegOnly (FedSS, fig. 7)."""
+  """Draws confusion matrices of one client with FedSS and NegOnly (FedSS, fig. 7)."""
   client, shares, lines = None, [], []
   for [run] in planned.runs:
     if not runs_lib.is_finished(run):
       raise errors.InputError(f'{run.folder} has not finished; run it first')
-    # What flags have named, and not what the directory says.
+    # These names come from flags and not from the run directory, which may be untrusted.
     encoder = run_files.flat(run.config).get('encoder')
     named = {'encoder': encoder} if encoder else {}
     named |= {n: v for n, v in planned.request.given.items() if n == 'data_dir'}
@@ -127,7 +127,7 @@ def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
 
 
 def data_statistics(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Measures statistics of a data set: clients, classes, labels."""
+  """Measures statistics of the clients, classes and labels of a data set."""
   dataset, task = loaded[0], config['task']
   train, counts = dataset.train, _held(dataset)
   name, scale = planned.found.name, planned.request.scale
@@ -152,9 +152,9 @@ def data_statistics(planned, config, loaded, folder: pathlib.Path) -> list[Line]
 
 
 def statistics(dataset, counts) -> dict[str, float]:
-  """Returns statistics by name, those that apply to the set.
+  """Returns the statistics that apply to a data set, by name.
 
-  `counts` int [clients, classes], sparse, are the labels of the clients' examples.
+  `counts`, sparse int [clients, classes], has the numbers of labels of the clients' examples.
   """
   train, test, of_labels = dataset.train, dataset.test, dataset.propensity
   sizes = train.partition.sizes
@@ -185,11 +185,11 @@ def statistics(dataset, counts) -> dict[str, float]:
 
 
 def gradient_noise(planned: plan.Planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Measures how far FedSS's delta is from FullSoftmax's, by m (FedSS, fig. 9).
+  """Measures how much FedSS's delta differs from FullSoftmax's, by m (FedSS, fig. 9).
 
-  The K clients of a round hold one batch and draw different negatives. All take one
-  local pass from the initial weights. In a first round the server's momentum is the
-  mean delta itself, so the weights after it differ by the difference of the deltas.
+  The K clients of a round have the same batch and draw different negatives. All take one
+  local pass from the initial weights. In the first round the server's momentum equals the
+  mean delta, so the weights after the round differ by the difference of the deltas.
   """
   experiment.install_runtime(config)
   found = noises(*loaded, config)
@@ -213,19 +213,19 @@ def gradient_noise(planned: plan.Planned, config, loaded, folder: pathlib.Path) 
 
 
 _BATCH, _BATCHES = 32, 4
-_FEWEST, _MOST = 5, 80  # Negatives of Tables 1 and 2.
+_FEWEST, _MOST = 5, 80  # The range of negatives in Tables 1 and 2.
 
 
 def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
-  """Returns the mean absolute difference of FedSS's and FullSoftmax's weights, by m."""
+  """Returns the mean absolute difference between FedSS's and FullSoftmax's weights, by m."""
   train, n = dataset.train, dataset.num_classes
   large = [k for k, size in enumerate(train.partition.sizes) if size >= _BATCH]
   batches = [train.partition.of_client(k)[:_BATCH] for k in large[:_BATCHES]]
   own = max((len(np.unique(train.pool.labels[batch])) for batch in batches), default=n)
   if n - own <= _MOST:
     raise errors.InputError(
-      f'the noise is that of batches of {_BATCH} examples of a client, of up to {_MOST}'
-      ' classes that a batch does not have; give more classes (--num_classes)'
+      f'the noise is measured with batches of {_BATCH} examples of a client, and needs more than'
+      f' {_MOST} classes that a batch does not have; give more classes (--num_classes)'
     )
   values = {**config['hyperparameters'], 'batch_size': _BATCH}
   clients, full = values['clients_per_round'], fedss_lib.FullSoftmax
@@ -237,10 +237,10 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
     built, found = process.build_process(made, config['seed']), []
     for place, batch in enumerate(batches):
       value = cohort.client_value(train, batch, 0)
-      # Each client of each batch has an id, and hence negatives, of its own.
+      # Each client of each batch has a different id, and therefore different negatives.
       ids = range(place * clients, (place + 1) * clients)
       examples = [value._replace(client_id=np.int64(each)) for each in ids]
-      # A new state, since a round may update the old one in place.
+      # The state is new, because a round may update it in place.
       state = built.next(built.initialize(), examples).state
       weights = built.get_model_weights(state)
       parts = [*weights.encoder.values(), *weights.tables.values()]
@@ -250,7 +250,7 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
   exact = weights_after(full.made(model=model, local_training=training))
   doubled = (_FEWEST * 2**power for power in range(n.bit_length()))
   grid, found = [m for m in doubled if m < n - own], {}
-  for m in (*grid, n - 1):  # A client takes all n - |P| others at most.
+  for m in (*grid, n - 1):  # With m = n - 1, clients draw all n - |P| other classes.
     sampled = fedss_lib.FedSS.made(
       model=model, max_positives=own, negatives=m, local_training=training
     )
@@ -260,22 +260,23 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
 
 
 def fedaws_theory(planned: plan.Planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Compares what FedAwS minimises with the contrastive loss of eq. (11) and (12).
+  """Compares FedAwS's objective with the contrastive loss of eq. (11) and (12).
 
   With unit rows w_c, an embedding g of class y, s_c = g . w_c and a margin nu:
 
     l_ccl = (1 - s_y)^2 + sum_{c != y} max(0, nu - 1 + s_c)^2          eq. (11), (12)
     l_sp  = (1 - s_y)^2 + sum_{c != y} max(0, nu - 1 + w_y . w_c)^2
 
-  Clients of one class each, with as many examples, and the server's eq. (7) with cosine
-  distance together minimise the mean of l_sp. Public summaries of the paper give these
-  statements; they were not compared with its print:
+  Together, clients with one class and equally many examples each, and the server's eq. (7)
+  with cosine distance, minimise the mean of l_sp. The following statements come from public
+  summaries of the paper, and were not compared with the paper:
 
     Lemma 1   l_ccl >= 2 (nu - 1) if another class has a higher cosine, 1 < nu < 2
     eq. (17)  |l_sp - l_ccl| <= (1 + 2 nu) sum_{c != y} |w_c . (w_y - g)|
 
-  Both follow, with better constants: nu^2 / 2 and 2 nu. Examples are drawn: rows apart,
-  or close as after a collapse, and embeddings from near their own rows to anywhere.
+  Both can be proved with better constants, nu^2 / 2 and 2 nu. Examples are drawn at random.
+  Rows are far apart, or close as after a collapse, and embeddings range from near the row of
+  their class to anywhere.
   """
   found, examples = [], 0
   draws = itertools.product((2, 10, 100, 1000), (0.0, 2.0), (1.1, 1.5, 1.9))
@@ -306,9 +307,10 @@ def fedaws_theory(planned: plan.Planned, config, loaded, folder: pathlib.Path) -
 
 
 def contrastive(classes: int, shared: float, margin: float, noise: float) -> dict[str, Any]:
-  """Draws unit rows, which share a direction of this length, and returns `losses`.
+  """Draws unit rows and embeddings, and returns their `losses`.
 
-  Embeddings are their rows plus noise of about this length, normalised.
+  Before normalisation, rows share a component of length `shared`, and embeddings are the row of
+  their class plus noise of about the length `noise`.
   """
   random, dim = np.random.default_rng(classes), 64
   rows = random.normal(size=(classes, dim)) / dim**0.5 + shared * np.eye(dim)[0]
@@ -323,10 +325,10 @@ def contrastive(classes: int, shared: float, margin: float, noise: float) -> dic
 def losses(
   rows: np.ndarray, embeddings: np.ndarray, y: np.ndarray, margin: float
 ) -> dict[str, Any]:
-  """Returns the losses of unit embeddings [N, d] with labels y, by unit rows [C, d].
+  """Returns the losses of unit embeddings [N, d] with labels y [N] and unit rows [C, d].
 
-  'mismatch' is the sum in eq. (17), and 'objective' the mean of the clients' loss, plus
-  reg(W) / C; others are float64 or bool [N].
+  'objective' is the mean of the clients' losses plus reg(W) / C. All other values have the
+  shape [N]: 'is wrong' is bool, and 'mismatch' is the sum in eq. (17).
   """
   cosines, of_rows = embeddings @ rows.T, rows @ rows.T
   own = cosines[np.arange(len(y)), y]
@@ -352,15 +354,15 @@ def fedmlh_theory(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
 
 
 def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
-  """Returns what the lemmas and theorems say of label sets, and what is so, by name.
+  """Returns the values that the lemmas and theorems predict, and the measured values, by name.
 
-  It takes memory for K n numbers: K clients, n labels.
+  With K clients and n labels, it needs memory for K n numbers.
   """
   y, known, n = dataset.train.pool.labels, dataset.propensity, dataset.num_classes
   counts, rare = known.label_counts, ~ranking.frequent(known)
   held = _held(dataset).toarray()
-  # Pairs of clients; divergences over labels, over the buckets of a table and of finer
-  # ones, each a part of one of the first, and over the buckets of the first tables.
+  # Divergences are computed for all pairs of clients: over labels; over the buckets of a table,
+  # and of finer tables that split these buckets; and over the joint buckets of the first tables.
   others = ~np.eye(len(held), dtype=bool)
 
   def divergences(counts):
@@ -376,7 +378,7 @@ def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
     groups = hashed_labels.group_counts(held, joint, joint.max() + 1)
     of_tables.append(divergences(groups))
   of_labels, of_buckets = (np.tile(divergences(held), tables), np.concatenate(of_buckets, 1))
-  drawn, same = np.zeros(1), 1e-9  # Nats, to which divergences are rounded.
+  drawn, same = np.zeros(1), 1e-9  # Divergences within 1e-9 nats count as equal.
   if rare.any():
     drawn = hashed_labels.drawn_positives(counts, rare, buckets, 1000)
   least = hashed_labels.least_positives(counts, buckets)[rare]
@@ -433,21 +435,21 @@ def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
 
 
 def _mean(values) -> float:
-  """Returns the mean of numbers, 0 of none."""
+  """Returns the mean of numbers; 0 if there are none."""
   return float(np.mean(values)) if np.size(values) else 0.0
 
 
 def _held(dataset) -> scipy.sparse.csr_matrix:
-  """Returns int [K, n], the examples of each class or label on each client."""
+  """Returns int [K, n], the number of examples of each class or label on each client."""
   shape = len(dataset.train.partition), dataset.num_classes
   return skew.class_counts(*dataset.train.owned_labels(), shape)
 
 
 def concentration(held, counts) -> float:
-  """Returns the examples on the client with most, over an even share.
+  """Returns the number of a label's examples on the client with most, over an even share.
 
-  It is the mean over as many labels as clients, the most frequent; `held` is int [K, n],
-  `counts` the examples of each label.
+  The result is the mean over the K most frequent labels, where K is the number of clients.
+  `held` is int [K, n], and `counts` has the number of examples of each label.
   """
   most = held[:, np.argsort(-counts, kind='stable')[: len(held)]]
   most = most[:, most.any(axis=0)]
@@ -455,17 +457,21 @@ def concentration(held, counts) -> float:
 
 
 def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
-  """Returns what Theorem 1 is about, see `fedmlh_theory`; nan where no label tells.
+  """Returns the two values of Theorem 1; nan if there are no suitable labels.
 
-  First the exponent of a centroid's error over its positives; then an infrequent label's
-  error over its bucket's, over the inverse ratio of their positives.
+  The first value is the exponent of a centroid's error as a function of its positives. The
+  second is the ratio of the errors of an infrequent label and of its bucket, divided by the
+  inverse ratio of their positives.
   """
   random, by_label = np.random.default_rng(0), pool.labels.tocsc()
   buckets = hashing.buckets(np.arange(len(is_frequent)), 0, num_buckets)
   positives = 2, 4, 8, 16, 32, 64
 
   def errors_of(labels, numbers: Iterable[int | None]):
-    """Of the examples with any of the labels; None for their number."""
+    """Returns the number of examples with any of the labels, and centroid errors.
+
+    `numbers` has sample sizes; None stands for the number of these examples.
+    """
     rows = np.unique(by_label[:, labels].indices)
     x = pool.read(np.sort(random.choice(rows, min(len(rows), 5000), replace=False)))
     sizes = [number or len(rows) for number in numbers]
@@ -488,7 +494,7 @@ def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
 
 
 def draw_labels(dataset, path: pathlib.Path) -> None:
-  """Draws FedMLH's figure 2: how frequent labels are, and where examples of some lie."""
+  """Draws FedMLH's figure 2: label frequencies, and clients of the most frequent labels."""
   figure, [of_labels, of_clients] = pictures.panels(2, 2, (11, 4))
   known, held = dataset.propensity, _held(dataset).toarray()
   counts = np.sort(known.label_counts)

@@ -1,7 +1,7 @@
-"""pfl-research (PyPI: pfl[pytorch]) with PyTorch, as a contender.
+"""Runs pfl-research (PyPI: pfl[pytorch]) with PyTorch as a contender.
 
-Runs under an interpreter that has pfl: pfl_torch.py ARRAYS.npz. Federated averaging of
-LEAF's FEMNIST CNN from the weights in the file, by the library's own
+The command `pfl_torch.py ARRAYS.npz` needs an interpreter that has pfl. It trains LEAF's
+FEMNIST CNN by federated averaging from the weights in the file, with the library's
 `FederatedAveraging` and `SimulatedBackend`.
 """
 
@@ -24,7 +24,7 @@ from pfl.model.pytorch import PyTorchModel
 
 
 class Network(torch_network.Network):
-  """The network as pfl trains it; also sums its loss, for the check."""
+  """The network with the methods that pfl needs. It sums its loss for the check."""
 
   loss_sum = 0.0
 
@@ -38,7 +38,7 @@ class Network(torch_network.Network):
 
 
 def build():
-  """Returns the contender: every client takes part in every round."""
+  """Builds the contender, in which every client participates in every round."""
   arrays = dict(np.load(sys.argv[1]))
   network = Network(arrays)
   model = PyTorchModel(
@@ -68,8 +68,8 @@ def build():
     return {'loss': network.loss_sum / arrays['y'].size, 'update_norm': moved}
 
   def run():
-    # The algorithm resumes at its current round and stops before this one. No round is
-    # evaluated: only round 0 is a multiple of the frequency, and it has no metrics.
+    # The algorithm resumes at its current round and stops before `central_num_iterations`. No
+    # round is evaluated: only round 0 is a multiple of the frequency, and it has no metrics.
     params = NNAlgorithmParams(
       central_num_iterations=next(rounds),
       evaluation_frequency=10**9,

@@ -1,8 +1,8 @@
-"""A contender's side of a benchmark, for any Python 3.8 or later.
+"""The contender's side of a benchmark, for any Python from 3.8.
 
-It needs NumPy at most, so that a program in another virtual environment can import it
-from this folder. A contender runs a round for each line on stdin, and answers with JSON
-lines on stdout; prints of libraries go to stderr:
+This module needs nothing except NumPy, so that a program in another virtual environment can
+import it from this folder. A contender runs a round for each line on stdin, and answers with
+JSON lines on stdout. Prints of libraries go to stderr.
 
   {}                                                  once, when it is built
   {"seconds": 1.2, "check": {...}, "parts": {...}}    after each round
@@ -17,18 +17,20 @@ import sys
 import time
 import traceback
 
-# The environment's variable with the time of `time.monotonic` at which a contender started.
+# The environment variable that has the `time.monotonic` of a contender's start.
 STARTED = 'BENCHMARK_STARTED'
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 def serve(build):
-  """Builds a contender and runs its rounds as commanded, until stdin ends.
+  """Builds a contender, and runs a round for each line on stdin until stdin ends.
 
-  `build` returns a function that runs a round, and is timed. It returns a dictionary
-  that may have `check` (a function, called after the first round and not timed, that
-  returns the numbers by name that contenders must agree on), `parts` (seconds by name),
-  and `seconds`, in place of the time of the call.
+  `build` returns a function that runs a round, which is timed. This function returns a
+  dictionary with optional entries:
+    check: a function that returns the numbers by name that contenders must agree on. It is
+      called after the first round, and is not timed.
+    parts: seconds by name.
+    seconds: replaces the measured time of the call.
   """
   # The kernel ends this process when its parent ends.
   ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -43,7 +45,7 @@ def serve(build):
       answer = dict({'seconds': time.perf_counter() - started}, **found)
       check = answer.pop('check', dict)
       checked = answer['check'] = check() if checked is None else {}
-      del found, check  # They may hold the round's results.
+      del found, check  # These may keep the results of the round in memory.
       print(json.dumps(answer), file=replies)
   except Exception as error:
     traceback.print_exc()
@@ -53,9 +55,9 @@ def serve(build):
 
 
 def distance(after, before):
-  """Returns the l2 norm of the difference of two lists of arrays.
+  """Returns the L2 norm of the difference of two lists of arrays.
 
-  It works row by row, because a contender's peak memory is measured.
+  The sum is computed row by row, because a contender's peak memory is measured.
   """
   total = 0.0
   for a, b in zip(after, before):  # noqa: B905 old Pythons

@@ -1,11 +1,11 @@
-"""LEAF's FEMNIST CNN in plain PyTorch, with the weights and clients of a benchmark."""
+"""Defines LEAF's FEMNIST CNN in PyTorch, with the weights and clients of a benchmark."""
 
 import protocol
 import torch
 
 
 class Network(torch.nn.Module):
-  """LEAF's FEMNIST CNN, as large as the arrays are, started from them."""
+  """LEAF's FEMNIST CNN with the sizes and the initial weights of the arrays."""
 
   def __init__(self, arrays):
     super().__init__()
@@ -21,12 +21,12 @@ class Network(torch.nn.Module):
     functional = torch.nn.functional
     h = functional.max_pool2d(functional.relu(self.conv0(x)), 2)
     h = functional.max_pool2d(functional.relu(self.conv1(h)), 2)
-    h = h.permute(0, 2, 3, 1).flatten(1)  # As TensorFlow; no copy if channels are last.
+    h = h.permute(0, 2, 3, 1).flatten(1)  # TensorFlow's order; no copy if channels are last.
     return self.head(functional.relu(self.dense(h)))
 
 
 def weights(arrays):
-  """Returns the weights in PyTorch's layouts, in the order of parameters."""
+  """Returns the weights in PyTorch's layouts, in the order of the module's parameters."""
   found = []
   for layer in ('conv0', 'conv1', 'dense', 'class'):
     kernel = arrays[layer + '/kernel']
@@ -36,11 +36,11 @@ def weights(arrays):
 
 
 def clients(arrays):
-  """Returns each client's (x float32 [m, 1, 28, 28], y int64 [m])."""
+  """Returns (x float32 [m, 1, 28, 28], y int64 [m]) of each client."""
   x, y = torch.from_numpy(arrays['x']), torch.from_numpy(arrays['y'])
   return list(zip(x[:, :, None], y.long()))  # noqa: B905
 
 
 def moved(arrays, now):
-  """Returns how far the weights moved, in a round that was the first."""
+  """Returns the L2 distance of the weights `now` from the initial weights."""
   return protocol.distance([p.detach().numpy() for p in now], weights(arrays))

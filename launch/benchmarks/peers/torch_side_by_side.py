@@ -1,11 +1,11 @@
-"""Plain PyTorch, one thread a core side by side, as a contender.
+"""Runs plain PyTorch with one thread per core as a contender.
 
-Runs under an interpreter that has torch: torch_side_by_side.py ARRAYS.npz. Federated
-averaging of LEAF's FEMNIST CNN from the weights in the file.
+The command `torch_side_by_side.py ARRAYS.npz` needs an interpreter that has torch. It trains
+LEAF's FEMNIST CNN by federated averaging from the weights in the file.
 
-Each thread has one model, which it trains in place for one client after another, and a
-running sum of weights; clients are equally large. PyTorch's operations run without the
-lock of Python.
+Each thread has a running sum of weights, and one model, which it trains in place for one
+client after another. Clients are equally large. PyTorch's operations run without Python's
+global lock.
 """
 
 import concurrent.futures
@@ -19,7 +19,7 @@ import torch_network
 
 
 def build(is_bfloat16=False):
-  """Returns the contender: every client takes part in every round."""
+  """Builds the contender, in which every client participates in every round."""
   torch.set_num_threads(1)
   arrays = dict(np.load(sys.argv[1]))
   clients, examples = torch_network.clients(arrays), arrays['y'].size
@@ -33,7 +33,7 @@ def build(is_bfloat16=False):
     sums.append([torch.zeros_like(p) for p in network.parameters()])
 
   def train(network, total, mine):
-    """Trains clients, adds their weights up, and returns the mean loss's part."""
+    """Trains clients and adds up their weights; returns their share of the mean loss."""
     parameters, loss_sum = [p.detach() for p in network.parameters()], 0.0
     optimizer = torch.optim.SGD(network.parameters(), float(arrays['learning_rate']))
     torch._foreach_zero_(total)
