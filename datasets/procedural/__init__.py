@@ -1,1 +1,1 @@
-"""Data sets that are drawn, not read."""
+"""Synthetic data sets, which are generated instead of read from files."""

@@ -1,9 +1,9 @@
-"""Procedural portraits in the shape of LEAF's CelebA: who smiles.
+"""Synthetic portraits in the shape of LEAF's CelebA; the label is whether a person smiles.
 
-An embedded data set: nothing is stored or downloaded. A celebrity is a seeded
-identity, and each photograph has a seeded pose, light and background; the label decides
-how the mouth curves, more or less. An image depends only on (seed, celebrity, number of
-the photograph) and its label, not on the order in which clients are loaded.
+Nothing is stored or downloaded. A celebrity is a seeded identity, and each photograph has
+a seeded pose, light and background. The label largely decides how the mouth curves. An
+image depends only on (seed, celebrity, number of the photograph) and its label, not on
+the order in which clients are loaded.
 """
 
 from collections.abc import Callable
@@ -17,16 +17,17 @@ from tff_xc import errors
 from tff_xc.data import client_data, partition, pool
 
 SIDE = 84
-CELEBRITIES, _TEST_CELEBRITIES = 9_343, 935  # LEAF's; the last are the test.
-# Normal and cut, numbers of photographs are 21.4 ± 7.6 in the mean, as LEAF's.
+CELEBRITIES, _TEST_CELEBRITIES = 9_343, 935  # As in LEAF; the last ones are the test.
+# A cut normal distribution of photographs per celebrity, with LEAF's mean and deviation,
+# 21.4 ± 7.6.
 _MEAN, _DEVIATION, _FEWEST, _MOST = 21.5, 8.1, 5, 35
 # Celebrities differ in how often they smile, by a Beta distribution.
 _SMILING, _ALIKE = 0.482, 4.0
 _TEST_EXAMPLES = 1_000
-# Of keys, the first part after the seed, and of numpy generators.
+# The purpose of a key or a generator: the part after the seed.
 _PERSON, _PHOTOGRAPH, _SIZES, _LABELS, _SAMPLE = range(5)
 _LAYERS, _NUMBERS = 13, 64
-_CHUNK = 8  # images whose work arrays stay in a core's cache
+_CHUNK = 8  # The work arrays of so many images stay in a core's cache.
 # How far a mouth's corners are above its middle, in half heights of a face.
 _SMILE, _NO_SMILE = (0.02, 0.3), (-0.14, 0.06)
 # Red, green, blue in [0, 1].
@@ -48,8 +49,8 @@ _IRIS = np.array([[0.2, 0.1, 0.05], [0.25, 0.4, 0.6], [0.3, 0.4, 0.2]], np.float
 def load(*, celebrities: int = CELEBRITIES, seed: int = 0) -> client_data.FederatedDataset:
   """Makes the data set; images are drawn on demand, uint8 [84, 84, 3].
 
-  A tenth of the celebrities, and a seeded sample of at most 1,000 of their photographs,
-  are the test; the others are the clients. InputError for fewer than 10 celebrities.
+  The test is a seeded sample of at most 1,000 photographs of a tenth of the celebrities.
+  The others are the clients. Raises InputError for fewer than 10 celebrities.
   """
   if celebrities < 10:
     raise errors.InputError(
@@ -80,7 +81,7 @@ def load(*, celebrities: int = CELEBRITIES, seed: int = 0) -> client_data.Federa
   spec = tf.TensorSpec([SIDE, SIDE, 3], tf.uint8)
   everything = pool.Pool(labels, spec, read)
   clients = celebrities - celebrities * _TEST_CELEBRITIES // CELEBRITIES
-  first = offsets[clients]  # Of the test.
+  first = offsets[clients]  # The first photograph of the test celebrities.
   rest = len(labels) - first
   sample = random(_SAMPLE).choice(rest, min(rest, _TEST_EXAMPLES), replace=False)
   ids = [f'celebrity{c:04d}' for c in range(clients)]
@@ -88,7 +89,7 @@ def load(*, celebrities: int = CELEBRITIES, seed: int = 0) -> client_data.Federa
     name='faces',
     num_classes=2,
     train=client_data.PartitionedClientData(
-      # Not kept: with so many clients few take part twice.
+      # Drawings are not cached, because few of so many clients participate twice.
       everything.subset(np.arange(first)),
       partition.Partition(ids, offsets[: clients + 1], np.arange(first)),
     ),
@@ -98,9 +99,9 @@ def load(*, celebrities: int = CELEBRITIES, seed: int = 0) -> client_data.Federa
 
 
 def draw_faces(person: np.ndarray, photograph: np.ndarray, smiling: np.ndarray) -> np.ndarray:
-  """Draws a portrait for each key of a person and a photograph, uint64 [B], and bool [B].
+  """Draws a portrait for each person and photograph; returns uint8 [B, 84, 84, 3].
 
-  Returns uint8 [B, 84, 84, 3].
+  `person` and `photograph` are keys, uint64 [B], and `smiling` is bool [B].
   """
   images = np.empty([len(person), SIDE, SIDE, 3], np.uint8)
   for start in range(0, len(person), _CHUNK):
@@ -110,7 +111,7 @@ def draw_faces(person: np.ndarray, photograph: np.ndarray, smiling: np.ndarray) 
 
 
 def _ranges(key: np.ndarray) -> Callable:
-  """Returns a function that draws further numbers between bounds, [B, 1, 1]."""
+  """Returns a function that draws the next numbers between two bounds, [B, 1, 1]."""
   numbers = iter(glyph_strokes.uniforms(key, _NUMBERS).T[..., None, None])
   return lambda low=0.0, high=1.0: low + (high - low) * next(numbers)
 
@@ -121,7 +122,7 @@ def _colour(draw: Callable, low: float, high: float) -> np.ndarray:
 
 
 def _muted(draw: Callable) -> np.ndarray:
-  """Draws a colour that is not far from its grey."""
+  """Draws a colour that is close to grey."""
   colour = _colour(draw, 0.05, 0.95)
   return 0.5 * (colour + colour.mean(axis=1, keepdims=True))
 
@@ -133,22 +134,22 @@ def _chosen(draw: Callable, palette: np.ndarray, most=None) -> np.ndarray:
 
 
 def _cut(weight: np.ndarray) -> np.ndarray:
-  """Cuts at 0 and 1, in place."""
+  """Clips weights to [0, 1] in place."""
   np.maximum(weight, 0, out=weight)
   return np.minimum(weight, 1, out=weight)
 
 
 class _Canvas:
-  """Layers of B images, each above the one before: weights of pixels, and a colour."""
+  """Layers of B images; each has pixel weights and a colour, and covers those before it."""
 
   def __init__(self, scale: np.ndarray):
-    self._scale = scale  # Pixels of a unit, [B, 1, 1].
+    self._scale = scale  # Pixels per unit, [B, 1, 1].
     self._weights = np.empty([len(scale), _LAYERS, SIDE, SIDE], np.float32)
     self._colours = np.empty([len(scale), 3, _LAYERS], np.float32)
     self._layer = iter(range(_LAYERS))
 
   def soft(self, depth):
-    """Returns weights of a shape with an edge of a pixel; depths in it are positive."""
+    """Returns weights of a shape whose edge is a pixel wide; depths inside are positive."""
     return _cut(depth * self._scale + 0.5)
 
   def oval(self, a, b, p, q):
@@ -167,7 +168,7 @@ class _Canvas:
     self._colours[:, :, layer] = colour
 
   def image(self, light, tint):
-    """Returns uint8 [B, SIDE, SIDE, 3] in a light [B, SIDE, SIDE] of a colour [B, 3]."""
+    """Returns uint8 [B, SIDE, SIDE, 3] under light [B, SIDE, SIDE] of colour `tint` [B, 3]."""
     left = 1 - self._weights[:, -1]
     for layer in reversed(range(_LAYERS - 1)):
       self._weights[:, layer] *= left
@@ -181,7 +182,7 @@ class _Canvas:
 
 
 def _draw(person, photograph, smiling):
-  """Returns uint8 [B, SIDE, SIDE, 3] of few images."""
+  """Draws a few images at once, uint8 [B, SIDE, SIDE, 3]."""
   who, how = _ranges(person), _ranges(photograph)
   line = (np.arange(SIDE, dtype=np.float32) + 0.5) * (2 / SIDE) - 1
   x, y = line[None, None, :], line[None, :, None]
@@ -216,7 +217,7 @@ def _draw(person, photograph, smiling):
 
 
 def _add_head(canvas, u, v, who, how, skin, hair):
-  """Adds hair behind the head, clothes, neck, face, and hair before it."""
+  """Adds hair behind the head, clothes, neck, face, and hair in front of the face."""
   wide, jaw, long = who(0.7, 0.82), who(0, 0.16), np.maximum(who(-1, 1), 0)
   behind = wide + who(0.1, 0.28), 1.06 + 0.5 * long
   canvas.add(canvas.oval(u, v + (0.12 - 0.45 * long), *behind), hair)
@@ -233,7 +234,7 @@ def _add_head(canvas, u, v, who, how, skin, hair):
 
 def _add_features(canvas, f, v, who, how, skin, hair):
   """Adds eyes, brows and nose."""
-  side = np.abs(f) - who(0.27, 0.35)  # Of the middle of an eye.
+  side = np.abs(f) - who(0.27, 0.35)  # The distance from the middle of an eye.
   up = v - who(-0.2, -0.08)
   closed, tall = how(0.6, 1.1), who(0.055, 0.085)
   iris = _chosen(who, _IRIS)
@@ -247,7 +248,7 @@ def _add_features(canvas, f, v, who, how, skin, hair):
 
 
 def _add_mouth(canvas, f, v, who, how, skin, smiling):
-  """Adds lips, and teeth or the dark: the label bends, widens and opens the mouth."""
+  """Adds lips, and teeth or darkness; a smile bends, widens and opens the mouth."""
   bend = np.where(smiling[:, None, None], how(*_SMILE), how(*_NO_SMILE))
   bend = (bend + who(-0.05, 0.05)).astype(np.float32)
   along = np.square(f / (who(0.24, 0.32) * (1 + np.maximum(bend, 0))))

@@ -1,9 +1,8 @@
-"""Procedural features, as of a pretrained encoder: any number of classes and clients.
+"""Synthetic features like a pretrained encoder's, for any number of classes and clients.
 
-An example is a point of a space: the center of its group of classes, plus the offset of
-its class, plus the offset of its client, plus noise, all normal. Without groups of
-similar classes there is no first part. Who has which classes is as in `glyphs`, and so
-is what is drawn when.
+An example is the sum of the center of its group of classes, the offset of its class, the
+offset of its client, and noise. All are normal. Without groups of similar classes, the
+first term is missing. Clients get classes and examples as in `glyphs`.
 """
 
 import dataclasses
@@ -29,11 +28,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(glyphs.Options):
-  """What a data set of features is like; options of images do not apply."""
+  """The options of a data set of features; options of images do not apply."""
 
   name: str = 'features'
   num_features: int = 64  # D.
-  feature_noise: float = 1.0  # Its deviation, of each feature.
+  feature_noise: float = 1.0  # The standard deviation of the noise in each feature.
 
   def __post_init__(self):
     super().__post_init__()
@@ -57,7 +56,7 @@ class Options(glyphs.Options):
     return x.astype(np.float32)
 
   def _normals(self, key: np.ndarray) -> np.ndarray:
-    """Returns float64 [B, num_features], standard normal numbers of each key."""
+    """Draws standard normal numbers from each key, float64 [B, num_features]."""
     uniforms = glyph_strokes.uniforms(key, self.num_features).astype(np.float64)
     return scipy.special.ndtri(uniforms + 2**-25)
 

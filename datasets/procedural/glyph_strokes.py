@@ -1,23 +1,23 @@
 """Draws glyphs: stroke programs, hands that distort them, and pixels.
 
-Hashes of 64-bit keys determine everything, so a drawing needs no state. It is
-the same in every batch and order. Classes and hands cost nothing until they are
-drawn, however many there are.
+Hashes of 64-bit keys determine everything, so a drawing needs no state, and it is the
+same in every batch and order. Classes and hands cost nothing until they are drawn,
+however many there are.
 
 A program is 2 to 4 strokes between points of a 4×4 grid; most of them start at
 an end of an earlier stroke. A stroke is a straight line, a corner, an arc
 (quadratic Bézier curve), a wave (cubic), an ellipse or a line with an eyelet. Classes
-of a group share all of their strokes except the last one. A
-hand slants, turns, stretches and scales all its drawings. It has its own pen
-width and its own form of each class, and no two of its drawings are the same.
+of a group share all of their strokes except the last one. A hand slants, turns,
+stretches and scales all its drawings. It has its own pen width and its own form of each
+class, and no two of its drawings are the same.
 """
 
 import numpy as np
 
 MAX_STROKES = 4
-_GRID = 4  # points a side
-_SEGMENTS = 48  # of each stroke; even, so that a corner falls between two
-_CHUNK = 64  # drawings whose work arrays stay in a core's cache
+_GRID = 4  # The number of grid points per side.
+_SEGMENTS = 48  # Per stroke. The number is even, so that a corner falls between two.
+_CHUNK = 64  # The work arrays of so many drawings stay in a core's cache.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -30,7 +30,7 @@ def mix(*parts: int | np.ndarray) -> np.ndarray:
 
 
 def _splitmix(x: np.ndarray) -> np.ndarray:
-  """One step of SplitMix64 (Steele, Lea, Flood, 2014): uint64 -> uint64."""
+  """Makes one step of SplitMix64 (Steele, Lea, Flood, 2014): uint64 -> uint64."""
   z = np.atleast_1d(x) + _GOLDEN
   z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
   z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -38,7 +38,7 @@ def _splitmix(x: np.ndarray) -> np.ndarray:
 
 
 def uniforms(key: np.ndarray, *shape: int) -> np.ndarray:
-  """Random numbers of each key: uint64 [B] -> float32 [B, *shape] in [0, 1)."""
+  """Draws random numbers from each key: uint64 [B] -> float32 [B, *shape] in [0, 1)."""
   count = int(np.prod(shape))
   steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
   bits = _splitmix(key[:, None] + steps) >> np.uint64(40)
@@ -70,10 +70,11 @@ def draw(
 
 
 def _place(class_key, hand_key, drawing_key, variation, group_key=None):
-  """Returns points (x, y) of strokes on a page of side 1, which exist, and pens.
+  """Places the strokes of drawings on a page of side 1.
 
-  They are float32 [B, strokes, _SEGMENTS + 1, 2], bool [B, strokes], and float32
-  [B], the pen's width as a standard deviation on a page of 28 pixels.
+  Returns the points (x, y) of strokes, float32 [B, strokes, _SEGMENTS + 1, 2]; whether
+  each stroke exists, bool [B, strokes]; and the width of each pen, float32 [B], as a
+  standard deviation on a page of 28 pixels.
   """
   control, kind, present = program(class_key, group_key)
   hand = uniforms(hand_key, 6) * 2 - 1
@@ -112,10 +113,10 @@ def _place(class_key, hand_key, drawing_key, variation, group_key=None):
 def program(
   class_key: np.ndarray, group_key: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns the stroke programs of classes, uint64 [B], and perhaps of their groups.
+  """Makes the stroke programs of classes, uint64 [B], which may have groups, uint64 [B].
 
-  float32 [B, strokes, 4, 2], the control points (x, y) of each stroke; int64 [B,
-  strokes], its kind, a row of `_BASES`; bool [B, strokes], whether it exists.
+  Returns the control points (x, y) of each stroke, float32 [B, strokes, 4, 2]; its kind,
+  a row of `_BASES`, int64 [B, strokes]; and whether it exists, bool [B, strokes].
   """
   u = uniforms(class_key, MAX_STROKES, 6)
   strokes = 2 + (uniforms(mix(class_key, 1), 1) * 3).astype(np.int64)
@@ -149,7 +150,7 @@ def program(
 
 
 def _ink(edges, present, pen, size):
-  """Fills pixels, uint8 [B, size, size]: an antialiased line around each stroke.
+  """Draws an antialiased line around each stroke; returns uint8 [B, size, size].
 
   A pixel's darkness is the integral of a Gaussian along all strokes, whose points
   are in pixels. The Gaussian is separable, so the integral is a product of two small
@@ -182,7 +183,7 @@ def _ink(edges, present, pen, size):
 
 
 def _bases() -> np.ndarray:
-  """Weights of 4 control points along a stroke, float32 [kinds, points, 4]."""
+  """Returns the weights of 4 control points along a stroke, float32 [kinds, points, 4]."""
   t = np.linspace(0, 1, _SEGMENTS + 1)
   r, zero = 1 - t, np.zeros_like(t)
   to, fro = np.maximum(2 * t - 1, 0), np.maximum(1 - 2 * t, 0)  # by halves
@@ -202,7 +203,7 @@ def _bases() -> np.ndarray:
 
 
 _BASES = _bases()
-# How often each kind is drawn: ellipses half as often as lines and arcs.
+# A random entry is the kind of a stroke, so ellipses are half as frequent as lines and arcs.
 _KINDS = np.array([0, 0, 1, 2, 2, 3, 4, 5])
 # Where the two inner control points lie, per kind: (along, across) the stroke.
 _INNER = np.array(

@@ -1,10 +1,9 @@
-"""Procedural handwriting: any number of classes, clients and examples.
+"""Synthetic handwriting with any number of classes, clients and examples.
 
-The embedded data set: nothing is stored or downloaded. A class is a seeded
-stroke program and a client is a seeded hand (`glyph_strokes`). An image depends
-only on (seed, client, class, number of the example), not on the order in which
-clients are loaded. The cost of loading a client depends on its number of
-examples, not on the number of classes.
+Nothing is stored or downloaded. A class is a seeded stroke program and a client is a
+seeded hand (`glyph_strokes`). An image depends only on (seed, client, class, number of
+the example), not on the order in which clients are loaded. The cost of loading a client
+depends on its number of examples, not on the number of classes.
 """
 
 import dataclasses
@@ -24,17 +23,17 @@ from tff_xc.data import client_data, partition, pool
 
 # The purpose of a key: the first part after the seed of every hash.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING, _GROUP = range(6)
-# Streams of numpy generators: [seed, stream, ...].
+# Each random stream has the seed [seed, stream, ...].
 _SIZES, _LABELS, _SAMPLE = range(3)
-# Their labels and numbers take 2 GB.
+# The labels and numbers of so many examples take 2 GB.
 _MOST_EXAMPLES = 10**8
 
-# Sets shaped like those of the papers (FedSS, §4.1; `_class_counts` describes
-# those of clients of the Landmarks set), and a small set that is learnt in minutes.
+# Sets with the shapes of the papers' sets (FedSS, §4.1), and small sets that are learnt in
+# minutes. `_class_counts` describes the classes per client of the Landmarks set.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
   'glyphs-retrieval': {'retrieval_classes': 200},
-  # Many classes that are learnt in minutes: of each, ten clients have an image.
+  # Many classes that are learnt in minutes; ten clients have an image of each class.
   'glyphs-demo': {
     'num_classes': 2_000,
     'num_clients': 400,
@@ -65,7 +64,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     'classes_per_client': 20,
     'examples_per_client': 400,
   },
-  # LEAF's numbers of examples; NIST SD 19's shares of digits and letters.
+  # The numbers of examples are LEAF's; the shares of digits and letters are NIST SD 19's.
   'glyphs-femnist': {
     'num_classes': 62,
     'num_clients': 3_195,
@@ -74,7 +73,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     'test_examples_per_class': 100,
     'class_shares': ((10, 0.495), (26, 0.271), (26, 0.234)),
     'white_paper': True,
-    # Handwritings differ twice as much as by default, with which FedAvg needs only 20 rounds.
+    # Handwritings differ twice as much as by default; with the default, FedAvg needs only 20
+    # rounds.
     'variation': 2.0,
   },
 }
@@ -82,12 +82,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """What a data set of glyphs is like; InputError if a number is out of range."""
+  """The options of a data set of glyphs; raises InputError if a number is out of range."""
 
   name: str = 'glyphs'
   num_classes: int = 200  # n, 2 to 2³¹ − 1.
-  num_clients: int = 100  # Hands that train.
-  classes_per_client: int = 10  # Or their mean.
+  num_clients: int = 100  # The number of hands that train.
+  classes_per_client: int = 10  # The number, or its mean with `classes_range`.
   # The fewest and most classes of a client; None: all have `classes_per_client`.
   classes_range: tuple[int, int] | None = None
   # True: client k has the classes from ⌊k·n / clients⌋ on, as if a list sorted by
@@ -97,30 +97,34 @@ class Options:
   # are more similar than others. Unseen classes form further groups of the same size.
   class_groups: int = 0
   # The share of a client's classes that come from one group, which is drawn for each
-  # client. If the group has fewer classes, all of them. The others are any classes.
+  # client. If the group has too few classes, the client gets all of them. The client's
+  # other classes come from any group.
   group_share: float = 0.0
-  # With `classes_range` the mean, and in proportion to a client's classes. A client
-  # has at least one of each of its classes; those of the others are drawn.
+  # The number of examples of each client. With `classes_range` this is the mean, and
+  # numbers are in proportion to the clients' numbers of classes. A client has at least one
+  # example of each of its classes; the classes of its other examples are drawn.
   examples_per_client: float = 60
-  # The standard deviation of clients' numbers, then normal and cut at 1.
+  # The standard deviation of the number of examples per client. If it is not 0, the numbers
+  # are normal and at least 1.
   examples_deviation: float = 0.0
-  # (number of classes, their share of all examples) of groups of successive classes:
-  # each example's class is drawn, without regard to `classes_per_client`.
+  # (number of classes, their share of all examples) of groups of successive classes. If
+  # given, each example's class is drawn by these, and `classes_per_client` is ignored.
   class_shares: tuple[tuple[int, float], ...] = ()
   # None, or the total concentration of the Dirichlet distribution that deals equally
-  # many examples of each class to clients (`datasets.splits.dirichlet`): a client's
-  # size is independent of its distribution, and `classes_per_client` says nothing.
+  # many examples of each class to clients (`datasets.splits.dirichlet`). A client's size
+  # is then independent of its distribution, and `classes_per_client` is ignored.
   concentration: float | None = None
-  size_deviation: float = 0.0  # Of the logarithm of these clients' sizes.
-  # Each by its own hand that is no client; with `class_shares` the mean.
+  size_deviation: float = 0.0  # With `concentration`, that of the logarithm of clients' sizes.
+  # Each test example is by a hand of its own, which is no client. With `class_shares` this
+  # is the mean.
   test_examples_per_class: int = 10
-  max_test_examples: int = 5_000  # Of more, a seeded sample is the test.
-  retrieval_classes: int = 0  # Not trained on, with labels from 0.
-  retrieval_examples_per_class: float = 5.0  # The mean, rounded down or up.
-  image_size: int = 28  # Pixels of a side.
+  max_test_examples: int = 5_000  # If there are more, the test is a seeded sample.
+  retrieval_classes: int = 0  # The number of further classes for the retrieval test.
+  retrieval_examples_per_class: float = 5.0  # The mean; numbers are rounded down or up.
+  image_size: int = 28  # The width and height of images in pixels.
   # False: x is uint8, ink 255 on 0. True: float32, ink 0.0 on 1.0, as in FEMNIST.
   white_paper: bool = False
-  variation: float = 1.0  # Of hands: 0 none, 1 about as much as people.
+  variation: float = 1.0  # How much hands differ: 0 not at all, 1 about as much as people's.
   seed: int = 0  # Determines everything.
 
   @property
@@ -130,11 +134,11 @@ class Options:
 
   @property
   def spec(self) -> tf.TensorSpec:
-    """The shape and dtype of what `draw` makes of one example."""
+    """The shape and dtype of one example that `draw` makes."""
     return tf.TensorSpec([self.image_size] * 2, tf.uint8)
 
   def draw(self, class_key, group_key, hand_key, drawing_key) -> np.ndarray:
-    """Draws examples of these keys, uint64 [B]; group_key is None without groups."""
+    """Draws examples from these keys, uint64 [B]; group_key is None without groups."""
     return glyph_strokes.draw(
       class_key,
       hand_key,
@@ -215,7 +219,7 @@ def drawn(options: Options) -> client_data.FederatedDataset:
   if options.test_examples_per_class:
     test = _by_strangers(options, *_test(options))
   if options.retrieval_classes:
-    # As in Bresenham's algorithm, class c's images end at ⌊(c + 1)·mean⌋.
+    # As in Bresenham's algorithm, the images of class c end at ⌊(c + 1)·mean⌋.
     upto = np.arange(options.retrieval_classes + 1)
     upto = upto * options.retrieval_examples_per_class
     upto = np.floor(upto + 1e-6).astype(np.int64)
@@ -233,7 +237,7 @@ def drawn(options: Options) -> client_data.FederatedDataset:
 
 
 def _by_clients(options: Options, labels: np.ndarray, clients: partition.Partition) -> pool.Pool:
-  """Each client's hand draws its examples 0, 1, …"""
+  """Returns the pool of training examples; each client's hand draws its own."""
 
   def keys(numbers):
     client = np.searchsorted(clients.offsets, numbers, side='right') - 1
@@ -249,7 +253,10 @@ def _by_clients(options: Options, labels: np.ndarray, clients: partition.Partiti
 def _by_strangers(
   options: Options, labels: np.ndarray, drawing: np.ndarray, first: int = 0
 ) -> pool.Pool:
-  """Image `drawing` of each class, every one by its own hand; label 0 is `first`."""
+  """Returns a pool with image `drawing` of each class, each by a different hand.
+
+  Label 0 is the class `first`.
+  """
   classes = first + labels.astype(np.int64)
 
   def keys(numbers):
@@ -263,7 +270,7 @@ def _by_strangers(
 
 
 def _pool(options: Options, labels: np.ndarray, classes: np.ndarray, keys: Callable) -> pool.Pool:
-  """Images of these classes; `keys` are those of hands and drawings."""
+  """Returns a pool of images of these classes; `keys` returns keys of hands and drawings."""
 
   def read(numbers):
     class_key = glyph_strokes.mix(options.seed, _CLASS, classes[numbers])
@@ -290,7 +297,7 @@ def _class_counts(options: Options) -> np.ndarray:
 
   With a range of classes, the client of rank r among K has
   low + (high − low)·((r + ½) / K)^p classes, and p is chosen to reach the mean.
-  Few clients hold many classes; most hold few. For the Landmarks set (mean 90,
+  Few clients have many classes, and most have few. For the Landmarks set (mean 90,
   largest 399, at least 30 images) the median is 38.
   """
   (low, high), mean = options.bounds, options.classes_per_client
@@ -326,15 +333,15 @@ def _by_shares(options: Options, random: np.random.Generator, k: int) -> np.ndar
 
 
 def _by_dirichlet(options: Options) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the labels of clients one after another, int32 [N], and offsets.
+  """Returns the labels of all clients, one client after another, int32 [N], and offsets.
 
-  The draw is that of `launch.make_splits dirichlet --size_deviation`: classes are as
-  large as each other, and clients are filled one after another (Hsu, Qi and Brown,
-  ECCV 2020, appendix B.1), their sizes log-normal (ours).
+  The draw is that of `launch.make_splits dirichlet --size_deviation`. Classes have equal
+  sizes, and clients are filled one after another (Hsu, Qi and Brown, ECCV 2020, appendix
+  B.1). Their log-normal sizes are our addition.
   """
   total = round(options.num_clients * options.examples_per_client)
   random = np.random.default_rng([options.seed, _LABELS])
-  # Shuffled, because a client's examples keep their order.
+  # The labels are shuffled, because a client's examples keep their order.
   labels = random.permutation(np.arange(total) % options.num_classes)
   dealt = rules.deal(
     'dirichlet',
@@ -371,7 +378,7 @@ def _deal(options: Options) -> tuple[np.ndarray, partition.Partition]:
     else:
       classes = _of_group(options, random, count)
     more = classes[random.integers(count, size=sizes[client] - count)]
-    # Shuffled, or the first batches would hold each class exactly once.
+    # Without shuffling, the first batches would hold each class exactly once.
     labels[mine] = random.permutation(np.concatenate([classes, more]))
   return labels, partition.Partition(ids, offsets, np.arange(len(labels)))
 
@@ -385,7 +392,7 @@ def _of_group(options: Options, random: np.random.Generator, count: int) -> np.n
   first, end = -(-group * n // groups), -(-(group + 1) * n // groups)
   size = min(round(options.group_share * count), end - first)
   own = first + np.sort(_sample(random, end - first, size))
-  # The i-th of the classes that are not `own` is i plus how many of `own` precede it.
+  # The i-th class outside `own` has the number i plus the number of `own` before it.
   others = _sample(random, n - size, count - size)
   before = np.searchsorted(own - np.arange(size), others, 'right')
   return np.concatenate([own, others + before])

@@ -1,9 +1,9 @@
-"""Procedural histories of items, in the shape of a small set of ratings.
+"""Synthetic histories of items, in the shape of a small set of ratings.
 
-Items are of groups and some are more popular than others (Zipf's law). A user likes a
-few groups. What it takes next follows from the item before (a series within its group),
-or is of a group that it likes, or is anything. So the popularity of items tells a little,
-and a user's last items more.
+Items belong to groups, and some are more popular than others (Zipf's law). A user likes
+a few groups. The user's next item is the successor of the item before (a series within
+its group), or an item of a group that the user likes, or any item. So the popularity of
+items predicts the next item a little, and a user's last items predict it better.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from datasets import items as items_lib
 from tff_xc import errors
 
-_LIKED = 0.5 / 0.65  # Share of what does not follow; the rest is anything.
+_LIKED = 0.5 / 0.65  # Among items that are no successors, the share from liked groups.
 _GROUPS_OF_USER = 3
 
 
@@ -22,11 +22,11 @@ class Options(NamedTuple):
 
   num_users: int = 943
   num_items: int = 1682  # n.
-  # The median; log-normal with a deviation of 0.7.
+  # The median of a log-normal distribution, whose logarithm has the deviation 0.7.
   items_per_user: float = 40.0
-  skew: float = 0.8  # The item of rank r in its group is as popular as r^-skew.
+  skew: float = 0.8  # The popularity of the item of rank r in its group is r^-skew.
   seed: int = 0
-  follows: float = 0.35  # Share of items that follow from the one before.
+  follows: float = 0.35  # The share of items that are successors of the item before.
 
 
 def draw(options: Options) -> items_lib.Histories:
@@ -66,7 +66,7 @@ def draw(options: Options) -> items_lib.Histories:
 
 def _of_user(random, size, liked, members, shares, following, follows) -> np.ndarray:
   """Returns distinct items, in the order in which the user takes them."""
-  steps = 2 * size  # Some are taken twice, and count once.
+  steps = 2 * size  # Some steps repeat an item, which counts only once.
   kinds, draws = random.random([2, steps])
   own = liked[random.integers(len(liked), size=steps)]
   anything = random.integers(len(members), size=steps)

@@ -1,6 +1,6 @@
-"""Procedural bags of words with many labels: nothing is stored or downloaded.
+"""Synthetic bags of words with many labels; nothing is stored or downloaded.
 
-The embedded counterpart of the sets of `xc`, for any number of classes. A class
+This is the synthetic counterpart of the sets of `xc`, for any number of classes. A class
 is a small set of words. An example mixes the words of its labels with common
 words. The frequencies of labels and of common words follow Zipf's law. An
 example depends only on (seed, number of the example), so that loading a client
@@ -22,14 +22,14 @@ from tff_xc.data import client_data, pool, sparse
 
 # The purpose of a key: the first part after the seed of every hash.
 _CLASS, TRAIN, TEST = range(3)
-# Streams of numpy generators: [seed, stream].
+# Each random stream has the seed [seed, stream].
 _RANKS, _GROUPS = range(2)
 # The purposes of an example's key.
 _SIZE, _NUM_LABELS, _LABEL, _WORD = range(4)
 
 # Examples are drawn in chunks of this size, which limits memory to 50 MB.
 _CHUNK = 8192
-# Of at most so many examples, features are kept: 130 MB with 61 words each.
+# Features of at most this many examples are kept: 130 MB with 61 words each.
 _KEPT = 2**18
 
 
@@ -37,15 +37,16 @@ class Options(NamedTuple):
   """The shape of a set."""
 
   num_classes: int = 1_000  # n.
-  num_features: int = 50_000  # D, words of the vocabulary.
-  examples_per_class: float = 10.0  # The mean, of training examples.
+  num_features: int = 50_000  # D, the size of the vocabulary.
+  examples_per_class: float = 10.0  # The mean number of training examples per class.
   test_examples: int = 2_000
-  labels_per_example: int = 3  # k, about the mean; an example has 1 to 2 k - 1.
-  words_per_example: int = 40  # The mean, of half to 3/2 as many.
-  words_per_class: int = 12  # Those that distinguish a class from others.
+  labels_per_example: int = 3  # k, about the mean; an example has 1 to 2 k - 1 labels.
+  words_per_example: int = 40  # The mean; an example has half to 3/2 as many words.
+  words_per_class: int = 12  # The number of words that distinguish a class from others.
   own_words: float = 0.5  # The share of words that come from the labels.
-  skew: float = 1.0  # The label of rank r is as frequent as r^-skew.
-  # Labels of an example are of one group of so many, c // label_group_size; 0: any.
+  skew: float = 1.0  # The frequency of the label of rank r is proportional to r^-skew.
+  # The labels of an example come from one group; label c is in group c // label_group_size.
+  # 0: there are no groups.
   label_group_size: int = 0
   seed: int = 0  # Determines everything.
 
@@ -72,8 +73,8 @@ def load(
   """Makes a data set from fields of `Options`; examples are drawn on demand.
 
   The form is that of `xc.load`: a training example keeps one of its labels, a test example
-  keeps all, and a class without a training example has no client. Values are the words' counts,
-  divided by the square root of the sum of their squares.
+  keeps all, and a class without a training example has no client. Values are counts of
+  words, divided by the square root of the sum of their squares.
   """
   words = Words(Options(**options))
   n = words.options.num_classes
@@ -99,7 +100,7 @@ def load(
 
 
 class Words:
-  """Draws examples by their part, `TRAIN` or `TEST`, and their numbers.
+  """Draws the examples with given numbers of a part, `TRAIN` or `TEST`.
 
   `train_labels`, int32 [N], are the labels that training examples keep.
   """
@@ -130,7 +131,7 @@ class Words:
       self._group_ends = np.cumsum(np.bincount(groups))
 
   def as_pool(self, part: int, labels: np.ndarray | scipy.sparse.csr_matrix) -> pool.Pool:
-    """Returns the first examples of a part, as many as there are labels."""
+    """Returns a pool of the first examples of a part, as many as there are labels."""
     read = functools.partial(self.features, part)
     if labels.shape[0] <= _KEPT:
       numbers = np.arange(labels.shape[0])
@@ -150,7 +151,7 @@ class Words:
     )
 
   def features(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
-    """Returns float32 [k, D] of the examples of these numbers, int [k]."""
+    """Returns the features, float32 [k, D], of the examples with these numbers, int [k]."""
     return scipy.sparse.vstack(
       [
         self._bags(part, chunk, self._labels(part, chunk))
@@ -160,7 +161,7 @@ class Words:
     )
 
   def label_sets(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
-    """Returns bool [k, n], all labels of these examples."""
+    """Returns all labels of the examples with these numbers, bool [k, n]."""
     rows = []
     for chunk in _chunks(np.asarray(numbers, np.int64)):
       ids = np.sort(self._labels(part, chunk), axis=1)
@@ -193,7 +194,7 @@ class Words:
     key = self._keys(part, numbers)
     most = 2 * self.options.labels_per_example - 1
     draws = glyph_strokes.mix(key[:, None], _LABEL, np.arange(most))
-    # The label of a random training example is distributed like the labels.
+    # Take the labels of random training examples, which have the right frequencies.
     labels = self.train_labels[_below(draws, len(self.train_labels))]
     if part == TRAIN:
       labels[:, 0] = self.train_labels[numbers]
@@ -201,7 +202,7 @@ class Words:
       group = labels[:, :1] // size
       ends = self._group_ends
       start = np.where(group > 0, ends[group - 1], 0)
-      # As frequent in the group as the labels are.
+      # Within the group, too, labels keep their frequencies.
       places = start + _below(draws, ends[group] - start)
       labels[:, 1:] = self._by_group[places][:, 1:]
     count = 1 + _below(glyph_strokes.mix(key, _NUM_LABELS), most)
@@ -213,7 +214,7 @@ class Words:
     return np.take_along_axis(labels, first, 1)
 
   def _bags(self, part, numbers, labels) -> scipy.sparse.csr_matrix:
-    """Returns the words, with counts, of examples with these labels."""
+    """Returns the bags of words of examples with these labels, float32 [k, D]."""
     key = self._keys(part, numbers)
     mean, d = self.options.words_per_example, self.options.num_features
     size = mean // 2 + _below(glyph_strokes.mix(key, _SIZE), mean + mean % 2)
@@ -233,7 +234,7 @@ class Words:
     return scipy.sparse.csr_matrix((values, pairs % d, splits), (len(key), d))
 
   def _own_words(self, draw: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Draws a word of one of the labels per key: uint64 [k, w] -> int64."""
+    """Draws a word of one of the example's labels for each key: uint64 [k, w] -> int64."""
     which = _below(draw, (labels >= 0).sum(1)[:, None])
     label = np.take_along_axis(labels, which, 1)
     word = _below(glyph_strokes.mix(draw), self.options.words_per_class)
@@ -256,6 +257,6 @@ def _below(key: np.ndarray, limit) -> np.ndarray:
 
 
 def _chunks(numbers: np.ndarray) -> Iterator[np.ndarray]:
-  """Yields one chunk or more; without numbers, one without numbers."""
+  """Yields the numbers in chunks; if there are none, yields one empty chunk."""
   for start in range(0, max(len(numbers), 1), _CHUNK):
     yield numbers[start : start + _CHUNK]

@@ -1,1 +1,1 @@
-"""The Extreme Classification Repository."""
+"""Sparse text, and the sets of the Extreme Classification Repository."""

@@ -1,9 +1,9 @@
-"""Sparse text as federated data: sets of the repository, and one's own files.
+"""Loads sparse text as federated data: sets of the repository, and the user's own files.
 
 With one label (FedAwS, Yu et al., ICML 2020, and FedSS), a training example keeps one of
-its labels, drawn uniformly once; examples without a label are left out. Clients are
-classes (`by_class`), and a class that no example drew has no client. Test examples keep
-all their labels.
+its labels, which is drawn uniformly once. Examples without a label are left out. Clients
+are classes (`by_class`), and a class that no example keeps has no client. Test examples
+keep all their labels.
 
 With sets of labels (FedMLH), training examples keep all their labels, features may be
 hashed to fewer, and clients are made by frequent labels (`datasets.splits.partitions`).
@@ -23,9 +23,9 @@ from datasets.xc import sets, text
 from tff_xc import errors, wording
 from tff_xc.data import client_data, hashing, partition as partition_lib, pool, sparse
 
-# Streams of numpy generators: [seed, stream]; 0 is that of `sample_labels`.
+# Each random stream has the seed [seed, stream]; `sample_labels` has the stream 0.
 GROUPS, _TEST = 1, 2
-# Those of sets of labels.
+# The random streams for sets of labels.
 _CLIENTS, _VALIDATION = range(2)
 # FedMLH's published code reads whole batches of 100 test examples.
 _TEST_BATCH = 100
@@ -45,19 +45,19 @@ class Part(NamedTuple):
 class Options(NamedTuple):
   """How a set with all its labels becomes federated data."""
 
-  hashed_features: int = 0  # After hashing; 0: all of the set.
+  hashed_features: int = 0  # The number of features after hashing; 0: no hashing.
   num_clients: int = 10
   partition_rule: str = 'code'  # Or 'paper'.
-  # As FedMLH's code reads files: an example without labels has label 0, which does
-  # not count where labels are frequent, and lacks its first feature; the last test
-  # examples that do not fill a batch of 100 are left out.
+  # Whether to read files as FedMLH's code does. An example without labels then gets label
+  # 0 and loses its first feature, but does not count towards the frequency of label 0. The
+  # last test examples that do not fill a batch of 100 are left out.
   published_reading: bool = False
-  validation: float = 0.0  # The share of the training examples held out for it.
-  seed: int = 0  # Of the clients, and of the examples for validation.
+  validation: float = 0.0  # The share of training examples held out for validation.
+  seed: int = 0  # The seed that draws clients and validation examples.
 
 
 def read(paths: tuple[pathlib.Path, ...]) -> Part:
-  """Returns a part: of one file of examples, or of features and of labels."""
+  """Reads a part from one file of examples, or from a file of features and one of labels."""
   tables = [text.read(path, form) for path, form in sets.forms(paths)]
   return Part(tables[0].features, tables[-1].labels)
 
@@ -65,12 +65,12 @@ def read(paths: tuple[pathlib.Path, ...]) -> Part:
 def load(
   name: str, data_dir: str | os.PathLike, *, counts: sets.Counts | None = None, **options
 ) -> client_data.FederatedDataset:
-  """Loads a set of `sets.SETS` with one label, found by `sets.find`, mapped from the cache.
+  """Loads a set of `sets.SETS` with one label per example, memory-mapped from the cache.
 
-  The options are those of `of_one_label`. `y` of the test is sets of labels, perhaps
-  empty. Propensities count all labels and all training examples, including those
-  without labels. Raises `errors.InputError` if files are missing, damaged or of
-  other counts, or an option is out of its range.
+  `sets.find` finds the files, and `of_one_label` explains the options. `y` of the test is
+  sets of labels, which may be empty. Propensities count all labels and all training
+  examples, including those without labels. Raises `errors.InputError` if files are missing,
+  damaged or differ in a count, or an option is out of its range.
   """
   train, test = map(read, sets.find(name, data_dir, counts))
   constants = sets.SETS[name].a, sets.SETS[name].b
@@ -87,11 +87,11 @@ def of_one_label(
   clients_per_class: int = 1,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """As `load`, of parts that are read; `constants` are a and b of the propensities.
+  """Makes a data set with one label per example; `constants` are a and b of propensities.
 
   `label_seed` determines the label that a training example keeps, and the classes of
   a client; it is not the seed of a run. A client has `classes_per_client` random
-  classes, of which each is with `clients_per_class` clients.
+  classes, and each class is shared by `clients_per_class` clients.
   """
   labels = examples_lib.sample_labels(train.labels, label_seed)
   clients = rules.deal(
@@ -112,10 +112,10 @@ def _with_clients(
   clients: partition_lib.Partition,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """As `of_one_label`, of known labels and clients.
+  """Makes a data set like `of_one_label`, with given labels and clients.
 
-  `labels`, int32 [N], are what each training example keeps, -1 if it is no client's;
-  `clients` have the examples that keep a label, which are numbered anew.
+  `labels` int32 [N] is the label that each training example keeps, -1 if it has no client.
+  `clients` refer to the examples that keep a label, which are renumbered from 0.
   """
   examples, num_classes = train.labels.shape
   labelled = pool.in_memory(train.features, labels)
@@ -138,17 +138,17 @@ def load_own(
   classes_per_client: int = 1,
   clients_per_class: int = 1,
 ) -> client_data.FederatedDataset:
-  """Loads a file of sparse text, as `read_own`; a training example keeps one label.
+  """Loads a file of sparse text with `read_own`; each training example keeps one label.
 
-  The `test_file` of the choice is of sparse text. Without a split, and with
-  `class`, clients are `classes_per_client` random classes, each shared by
-  `clients_per_class`. A split says whose the examples are, and which label each keeps.
+  `choice.test_file` is also sparse text. Without a split or with `class`, a client has
+  `classes_per_client` random classes, each shared by `clients_per_class` clients. A split
+  says which client owns each example, and which label each example keeps.
   """
   name = pathlib.Path(path).name.partition('.')[0]
   whole, test = read_own(path, choice.test_file)
   data, rule = examples_lib.of_labels(whole.labels), None
   if test:
-    data = dataclasses.replace(data, test=np.zeros(0, np.int64))  # Elsewhere.
+    data = dataclasses.replace(data, test=np.zeros(0, np.int64))  # The test is in its own file.
   if choice.is_class:
     shared = {'classes_per_client': classes_per_client, 'clients_per_class': clients_per_class}
     rule = 'classes_per_client', shared, [choice.seed, GROUPS]
@@ -179,11 +179,11 @@ def read_own(
   test_fraction: float = 0.0,
   seed: int = 0,
 ) -> tuple[Part, Part | None]:
-  """Reads a training part, and a test part or None, of files `N D L`, `l1,l2 f:v f:v`.
+  """Reads a training part, and a test part or None, from files `N D L`, `l1,l2 f:v f:v`.
 
-  Without `test_file`, `test_fraction` of the training examples are taken, by
-  `seed`. Raises `errors.InputError` if a file is missing or damaged, both are one
-  or differ in D or L, or there are fewer than two labels.
+  Without `test_file`, `seed` draws `test_fraction` of the training examples as the test.
+  Raises `errors.InputError` if a file is missing or damaged, both files are the same or
+  differ in D or L, or there are fewer than two labels.
   """
   header = check(path)
   examples_lib.check_classes(header.num_labels, f'{path}, line 1')
@@ -206,7 +206,7 @@ def read_own(
 
 
 def check(path: str | os.PathLike) -> sets.Header:
-  """Returns a file's header; raises `errors.InputError` if it will not do."""
+  """Returns a file's header; raises `errors.InputError` if a count in it is too small."""
   header = sets.read_header(path)
   if header.num_labels < 2 or not (header.num_examples and header.num_features):
     raise errors.InputError(
@@ -223,8 +223,10 @@ def check(path: str | os.PathLike) -> sets.Header:
 def load_sets(
   name: str, data_dir: str | os.PathLike, options: Options, counts: sets.Counts | None = None
 ) -> client_data.FederatedDataset:
-  """Loads a set of the repository, found by `sets.find`; refuses too few labels
-  or examples for so many clients."""
+  """Loads a set of the repository that `sets.find` finds, with sets of labels.
+
+  Raises `errors.InputError` if there are too few labels or examples for the clients.
+  """
   train, test = map(read, sets.find(name, data_dir, counts))
   return of_sets(name, train, test, options, (sets.SETS[name].a, sets.SETS[name].b))
 
@@ -236,7 +238,7 @@ def of_sets(
   options: Options,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """As `load_sets`, of parts that are read; `constants` are a and b of the propensities."""
+  """Makes a data set with sets of labels; `constants` are a and b of the propensities."""
   held_out = None
   if options.validation:
     size = train.labels.shape[0]
@@ -245,7 +247,7 @@ def of_sets(
     count = max(1, round(options.validation * size))
     held[random.choice(size, count, replace=False)] = True
     train, held_out = train.some(~held), train.some(held)
-  # The published code does not count the label 0 that it reads where none is.
+  # The published code does not count the label 0 that it gives to examples without labels.
   label_counts = np.bincount(train.labels.indices, minlength=train.labels.shape[1])
   if options.published_reading:
     train = _without_labels_as_zero(train)
@@ -280,10 +282,10 @@ def of_sets(
 
 
 def hashed_features(features: scipy.sparse.csr_matrix, size: int) -> scipy.sparse.csr_matrix:
-  """Returns [N, size], values of features in one bucket added; size 0: as they are."""
+  """Hashes features to [N, size], adding values in the same bucket; size 0: unchanged."""
   if not size:
     return features
-  # Not of all D features, of which a header may name very many.
+  # Only features that occur are hashed, because a header may announce very many.
   used, place = np.unique(features.indices, return_inverse=True)
   bucket = hashing.buckets(used, hashing.FEATURE_SEED, size)
   hashed = scipy.sparse.csr_matrix(
@@ -294,7 +296,7 @@ def hashed_features(features: scipy.sparse.csr_matrix, size: int) -> scipy.spars
 
 
 def _without_labels_as_zero(part: Part) -> Part:
-  """Returns the part with label 0, and without the first feature, where none is."""
+  """Gives examples without labels the label 0, and removes their first feature."""
   features, labels = part
   empty = np.flatnonzero(np.diff(labels.indptr) == 0)
   if not len(empty):

@@ -3,8 +3,8 @@
 Bhatia et al.: The extreme classification repository, 2016,
 http://manikvarma.org/downloads/XC/XMLRepository.html.
 
-Importing this imports neither NumPy nor TensorFlow; `datasets.xc.text` reads the
-files, whose forms it describes.
+Importing this imports neither NumPy nor TensorFlow; `datasets.xc.text` describes the
+forms of the files and reads them.
 """
 
 import codecs
@@ -16,14 +16,14 @@ from typing import BinaryIO, NamedTuple
 from datasets.readers import zipped
 from tff_xc import errors
 
-# The numbers of a file's first line.
+# The numbers in the first line of each form of file.
 FORMS = {'examples': 'N D L', 'features': 'N D', 'labels': 'N L'}
-LARGEST = 2**31 - 1  # Of numbers in a file.
+LARGEST = 2**31 - 1  # The largest number in a first line.
 ADVICE = 'check its permissions, or download it again'
 
 
 class Header(NamedTuple):
-  """N, D and L of a file's first line; what the file lacks is 0."""
+  """N, D and L of a file's first line; a number that the file lacks is 0."""
 
   num_examples: int
   num_features: int
@@ -31,7 +31,7 @@ class Header(NamedTuple):
 
 
 class Counts(NamedTuple):
-  """The counts of a complete copy, with examples without labels."""
+  """The counts of a complete copy, including examples without labels."""
 
   train: int
   test: int
@@ -42,8 +42,8 @@ class Counts(NamedTuple):
 class KnownSet(NamedTuple):
   """A set as its owners distribute it."""
 
-  counts: Counts  # Of the version that the papers use.
-  # Of its folder, with which its files' names begin too, in upper or lower case.
+  counts: Counts  # The counts of the version that the papers use.
+  # The names of its folder. Names of its files begin with them too, in upper or lower case.
   names: tuple[str, ...]
   # The propensities' a and b. The KDD 2016 paper fits them on Wikipedia (0.5, 0.4)
   # and Amazon (0.6, 2.6) and uses their mean for other sets. Published PSP@k follow a
@@ -74,14 +74,14 @@ SETS: Mapping[str, KnownSet] = {
 def find(
   name: str, data_dir: str | os.PathLike, counts: Counts | None = None
 ) -> list[tuple[pathlib.Path, ...]]:
-  """Finds the training and the test files of a set; compares their headers' counts.
+  """Finds the training and the test files of a set, and checks the counts in their headers.
 
-  They lie in `data_dir`, in `data_dir/xc`, or in a folder of one of these with
+  The files are in `data_dir`, in `data_dir/xc`, or in a folder of one of these with
   the name of the set. They are `<set>_train.txt` and `<set>_test.txt`. In a
   folder with the name of the set they may also be `train.txt` and `test.txt`, or
   `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt` and `tst_X_Y.txt`. Each may be
   compressed, with `.gz` after its name. `filter_labels_*.txt` are not read.
-  Without `counts`, they must have those of the set, a key of `SETS`.
+  `name` is a key of `SETS`, which has the expected counts if `counts` is None.
   """
   if name not in SETS:
     raise errors.InputError(f'no set is named {name!r}; there are {", ".join(SETS)}')
@@ -101,13 +101,13 @@ def find(
 
 
 def forms(paths: tuple[pathlib.Path, ...]) -> Iterator[tuple[pathlib.Path, str]]:
-  """Returns the form of each file of a part."""
+  """Returns each file of a part with its form."""
   names = ('examples',) if len(paths) == 1 else ('features', 'labels')
   return zip(paths, names, strict=True)
 
 
 def read_header(path: str | os.PathLike, form: str = 'examples') -> Header:
-  """Reads a file's first line; InputError: it is missing, damaged or another's."""
+  """Reads a file's first line; raises InputError if it is missing, damaged or of another form."""
   with open_file(path) as file:
     return parse_header(file, path, form)
 
@@ -124,7 +124,7 @@ def open_file(path: str | os.PathLike) -> BinaryIO:
 
 
 def parse_header(file: BinaryIO, path, form: str) -> Header:
-  """Reads the first line of an open file; see `read_header`."""
+  """Reads the first line of an open file, like `read_header`."""
   with zipped.readable(path, ADVICE):
     line = file.readline(200).removeprefix(codecs.BOM_UTF8)
   fields, names = line.split(), FORMS[form].split()
@@ -163,7 +163,7 @@ def _found(name: str, data_dir: pathlib.Path) -> list[tuple[pathlib.Path, ...]]:
 
 
 def _places(data_dir: pathlib.Path, names) -> Iterator:
-  """Yields folders with the names of train and test files to look for."""
+  """Yields the folders to look in, each with the names of train and test files."""
   shared = [data_dir / 'xc', data_dir]
   own = [
     folder

@@ -1,15 +1,15 @@
 """Reads the text files of the Extreme Classification Repository.
 
-There are three forms. Each has a header, then a line an example; ids count from 0:
+There are three forms. Each has a header, then a line per example. Ids count from 0.
 
 examples  header `N D L`, lines `l1,l2 f:v f:v`; the line of an example without
           labels starts with a space
 features  header `N D`, lines `f:v f:v` (`trn_X_Xf.txt`)
 labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 
-Also accepted are `.gz`, Windows line ends, tabs or several spaces between fields and
-at a line's end, no newline at the file's end, blank lines after the last example, ids
-in any order, signs and exponents. A repeated label counts once.
+The reader also accepts `.gz`, Windows line ends, tabs or several spaces between fields
+and at a line's end, no newline at the file's end, blank lines after the last example,
+ids in any order, signs and exponents. A repeated label counts once.
 """
 
 import itertools
@@ -29,10 +29,10 @@ from tff_xc import errors, wording
 # Increase this when the arrays of a cache or the result of `parse` change.
 VERSION = 6
 
-_LINES = 1024  # That are parsed at a time.
+_LINES = 1024  # The number of lines that are parsed at a time.
 _ARRAYS = ('data', 'indices', 'indptr')  # The arguments of a csr_matrix.
-# The patterns match a text in one way at most, so that they refuse a long line in
-# linear time. (Possessive quantifiers need Python 3.11.)
+# The patterns match a text in one way at most, so that rejecting a long line takes linear
+# time. (Possessive quantifiers need Python 3.11.)
 _NUMBER = rb'[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?'
 _PAIRS = rb'((?:\s*\d+:%b(?:\s+\d+:%b)*)?)\s*' % (_NUMBER, _NUMBER)
 _LABELS = rb'\d+(?:,\d+)*'
@@ -42,10 +42,10 @@ _INFINITE = 2.0**128 - 2.0**103  # float32 rounds this and more to infinity
 
 
 class Table(NamedTuple):
-  """A file's content; None is what it lacks.
+  """A file's content; a matrix that the file lacks is None.
 
   Indices are int32, sorted and distinct within a row. A feature that the file
-  gives as 0 is an explicit zero; a label that an example has is True.
+  gives as 0 is an explicit zero; an example's labels are True.
   """
 
   header: sets.Header
@@ -54,13 +54,12 @@ class Table(NamedTuple):
 
 
 def read(path: str | os.PathLike, form: str = 'examples') -> Table:
-  """Reads and checks a whole file; later reads map it, read-only, from the user's
-  cache.
+  """Reads and checks a whole file; later reads map it, read-only, from the user's cache.
 
-  A value equals `np.float32(float(text))`, bit for bit. `form` is one of
-  `sets.FORMS`. Raises `errors.InputError`, which names the line, if the file or
-  its header is not of the form, there are more or fewer than N lines, an id is
-  not below D or L, a feature is repeated, or a value is not a finite float32.
+  A value equals `np.float32(float(text))`, bit for bit. `form` is one of `sets.FORMS`.
+  Raises `errors.InputError`, which names the line, if the file or its header has a
+  different form, there are more or fewer than N lines, an id is not below D or L, a
+  feature is repeated, or a value is not a finite float32.
   """
   header = sets.read_header(path, form)
 
@@ -97,7 +96,7 @@ def parse(path: str | os.PathLike, form: str) -> dict[str, np.ndarray]:
 def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples_lib.Block]:
   """Yields lines `l,l f:v f:v` or `f:v f:v` for a trained model.
 
-  They may follow a header `N D L` or `N D`, which must be that of the model's data.
+  If the file has a header `N D L` or `N D`, D and L must be those of the model.
   """
   wanted = description.preprocessing['num_features'], description.num_classes
   shapes = {'features': (0, wanted[0]), 'labels': (0, wanted[1])}
@@ -130,10 +129,10 @@ def _shapes(header: sets.Header, form: str) -> dict[str, tuple[int, int]]:
 def _blocks(
   file, path, expected: int | None, size: int, first: int = 2
 ) -> Iterator[tuple[tuple[int, ...], tuple[bytes, ...]]]:
-  """Yields the numbers of the next lines, and these, at most `size` at a time.
+  """Yields the next lines with their numbers, at most `size` at a time.
 
-  There must be as many as `expected`, or if that is None any, of which empty ones do not
-  count; `first` is the number of the next line.
+  There must be `expected` lines. If that is None, there may be any number of lines, and
+  empty lines are ignored. `first` is the number of the next line.
   """
 
   def lines():
@@ -160,7 +159,7 @@ def _blocks(
 
 
 def _matrices(lines: list[bytes], shapes, path, numbers: Sequence[int]) -> dict:
-  """Returns a matrix for each of `shapes`; names the first line that is not right."""
+  """Returns a matrix for each of `shapes`; raises InputError for the first bad line."""
   found = _parsed(lines, shapes)
   if found is not None:
     return found
@@ -180,7 +179,7 @@ def _matrices(lines: list[bytes], shapes, path, numbers: Sequence[int]) -> dict:
 
 
 def _parsed(lines: list[bytes], shapes) -> dict | None:
-  """Returns a matrix for each of `shapes`; None: a line is not right."""
+  """Returns a matrix for each of `shapes`, or None if a line is bad."""
   pattern = _LABELLED_LINE if len(shapes) == 2 else _LINE
   matches = list(map(pattern.fullmatch, lines))
   if None in matches:
@@ -210,15 +209,15 @@ def _parsed(lines: list[bytes], shapes) -> dict | None:
 
 
 def _numbers(text: bytes) -> np.ndarray:
-  """Returns float64, the numbers of a text, as `float` has them."""
-  # NumPy takes a blank text for one number.
+  """Returns the numbers in a text as float64, equal to those of `float`."""
+  # NumPy would read a number from a blank text.
   return np.fromstring(text, sep=' ') if text.strip() else np.zeros(0)
 
 
 def _matrix(
   ids: np.ndarray, values: np.ndarray, counts: list[int], num_columns: int
 ) -> scipy.sparse.csr_matrix | None:
-  """Returns rows with so many entries each; None: an id is too large."""
+  """Returns a matrix whose rows have `counts` entries, or None if an id is too large."""
   if ids.max(initial=-1) >= num_columns:
     return None
   ends = np.cumsum([0, *counts], dtype=np.int32)
