@@ -171,11 +171,11 @@ def say(sentence: str) -> None:
 
 
 def read(files: leaf_files.Files) -> examples_lib.Examples:
-  """Lists the examples of all files; those of test users are the test part.
+  """Lists the examples of all files; the examples of test users are the test.
 
-  An example's id is its number: users in the order of "users", training files first.
-  Labels that are whole numbers are the classes; others, such as Shakespeare's
-  characters, are numbered in their order.
+  An example's id is its number. Examples are sorted by user in the order of "users",
+  training files first. Whole numbers as labels are the class numbers. Other labels, such
+  as Shakespeare's characters, are sorted and numbered.
   """
   users, labels_of = [], []
   for paths in (files.train or files.all, files.test):

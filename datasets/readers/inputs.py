@@ -5,7 +5,7 @@
   CIFAR-10, CIFAR-100               the official files, or their folder
   Extreme Classification Repository *_train.txt, trn_X_Y.txt, or their folder
   .npz                              arrays y, optionally client, test_y
- LEAF's JSON                       a file, or a folder train/ and test/
+  LEAF's JSON                       a file, or a folder with train/ and test/
 
 Classes of tables and folders are sorted by name; if all names are whole numbers, they
 are sorted as numbers. The other inputs number their classes themselves.

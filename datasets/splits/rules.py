@@ -274,7 +274,7 @@ RULES: Mapping[str, Rule] = {
     labels='sets',
   ),
   'users': Rule(
-    'one client for each user, from a column of a table or the array client',
+    'one client for each user, from a column of a table, LEAF, or the array client',
     _at('splits.partitions:users'),
     _flags(min_examples=(1, _FEWER)),
     labels='',
