@@ -130,7 +130,7 @@ def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
   columns = columns._replace(user=name.user)
   file = split_files.train_file(name)
   found = tables.examples(file, columns, repeated=True, advice=split_path.OTHER_COLUMNS)
-  examples = dataclasses.replace(found, ids=range(len(found)))
+  examples = _with_sets(dataclasses.replace(found, ids=range(len(found))), path)
   train = partitions.users(examples)
   counts = _counts(examples, train)
   summary = {
@@ -140,6 +140,22 @@ def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
     'examples_unused': len(examples) - len(train.numbers),
   }
   return Made(examples, train, None, [], examples, summary, counts)
+
+
+def _with_sets(examples: examples_lib.Examples, path: pathlib.Path) -> examples_lib.Examples:
+  """Returns examples with sets of labels if a class is several numbers, such as '1 2'."""
+  words = [name.split() for name in examples.class_names]
+  numbers = {word for found in words for word in found}
+  if max(map(len, words), default=0) < 2 or not all(n.isdecimal() and len(n) < 20 for n in numbers):
+    return examples
+  labels = [sorted({*map(int, found)}) for found in words]
+  flat = np.concatenate(labels).astype(np.int64)
+  num_classes = int(flat.max()) + 1
+  examples_lib.check_classes(num_classes, path)
+  ends = np.cumsum([0, *map(len, labels)])
+  sets = scipy.sparse.csr_matrix((np.ones(len(flat), bool), flat, ends), (len(words), num_classes))
+  names = list(map(str, range(num_classes)))
+  return dataclasses.replace(examples, labels=sets[examples.labels], class_names=names)
 
 
 def _check_fits(request, rule, examples, path) -> None:
