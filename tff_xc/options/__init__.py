@@ -1,1 +1,1 @@
-"""Options of rounds: each one is a file, whose fields are flags. `conflicts` says what excludes what."""
+"""Options of rounds, one module each, with flags as fields. `conflicts` lists exclusions."""

@@ -1,16 +1,15 @@
-"""Clients that attack the training: which ones, and what they do.
+"""Simulated attacks on the training: which clients attack, and how.
 
-They follow the round's program, except in one respect.
+Attackers run the round's program with one change:
 
-flip_labels: their examples have the label n - 1 - y in place of y, of a set each of
-  its labels (Fang, Cao, Jia, Gong: "Local Model Poisoning Attacks to Byzantine-Robust
-  Federated Learning", USENIX Security 2020). So they request and train the rows of
-  these classes. Of an odd n the class in the middle is its own mirror image.
-scale: they send a multiple of what they changed, of the encoder and of all rows.
-flip_signs: the same, with the opposite sign.
+flip_labels: each label y becomes n - 1 - y (Fang, Cao, Jia, Gong: "Local Model Poisoning
+  Attacks to Byzantine-Robust Federated Learning", USENIX Security 2020). Attackers request
+  and train the rows of these classes. If n is odd, the middle class keeps its label.
+scale: attackers multiply their update, the changes of the encoder and of all rows.
+flip_signs: like scale, with the opposite sign.
 
-What they send is as large as they like: bounds (`tff_xc.options.robust`) apply after it,
-and an update that is not finite is dropped as any other.
+Bounds (`tff_xc.options.robust`) apply after the attack, and updates that are not finite are
+dropped, as for every client.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
 
 FLIP_LABELS, SCALE, FLIP_SIGNS = KINDS = ('flip_labels', 'scale', 'flip_signs')
-# Keeps the draw of who attacks apart from others by the run's seed.
+# Separates the draw of the attackers from other draws by the run's seed.
 _OF_ATTACK = 0x61747461
 
 
 class Attackers(NamedTuple):
-  """The clients that attack in a run: those whose draw is up to a threshold."""
+  """The clients that attack in a run: those whose draw is at most a threshold."""
 
   pair: tuple[int, int]  # The run's seed.
-  num_clients: int  # N. Ids above it are further draws of a client, id modulo N.
+  num_clients: int  # N. An id of N or more is another draw of the client id modulo N.
   threshold: int
 
   def include(self, client_ids: tf.Tensor) -> tf.Tensor:
-    """Returns whether clients of these ids, int64 [...], attack: bool [...]."""
+    """Returns bool [...], whether the clients with ids int64 [...] attack."""
     return _draws(self.pair, client_ids % self.num_clients) <= self.threshold
 
 
 @hp.declared
 class Attack(option.Option):
-  """What a share of the clients does, the same clients in all rounds."""
+  """An attack by a share of the clients, the same clients in all rounds."""
 
   name = 'attack'
 
@@ -70,8 +69,8 @@ class Attack(option.Option):
     only_with=('scale', 'flip_signs'),
   )
 
-  num_clients: int = 1  # N, of the data set.
-  attackers: Attackers | None = None  # Who it is; `drawn` finds it.
+  num_clients: int = 1  # N, the number of clients in the data set.
+  attackers: Attackers | None = None  # Set by `drawn`.
 
   def added(self, algorithm, facts):
     if self.attack == 'none':
@@ -84,15 +83,15 @@ class Attack(option.Option):
 
   @property
   def factor(self) -> float:
-    """By which attackers multiply what they changed."""
+    """The factor by which attackers multiply their updates."""
     factors = {FLIP_LABELS: 1.0, SCALE: self.attack_scale, FLIP_SIGNS: -self.attack_scale}
     return factors[self.attack]
 
   def drawn(self, pair: Sequence[int]) -> Attack:
-    """Returns the attack with the attackers of a run's seed, int32 [2].
+    """Returns the attack with the attackers drawn by a run's seed, int32 [2].
 
-    A client's draw depends on (seed, client id) only. The attackers of a fraction are among
-    those of any larger one.
+    A client's draw depends on (seed, client id) only. With a larger --attack_fraction, the
+    same clients and additional ones attack.
     """
     count = max(1, round(self.attack_fraction * self.num_clients))
     draws = _draws(pair, tf.range(self.num_clients, dtype=tf.int64)).numpy()
@@ -117,7 +116,7 @@ class Attack(option.Option):
 
 
 def _draws(pair, client_ids):
-  """Returns a draw of each client id, int64 [...] in [0, 2^32)."""
+  """Returns a random number for each client id, int64 [...] in [0, 2^32)."""
   seed = tf.constant([*pair], tf.int32)
   bits = randomness.random_bits(seed, tf.constant(_OF_ATTACK), client_ids)
   upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
@@ -141,20 +140,20 @@ def flipped(client, num_classes: int):
 
 
 def attacked(sampling, attack: Attack) -> Any:
-  """Returns clients as `sampling` draws them, of which some attack."""
+  """Returns a sampling like `sampling` in which some clients attack."""
   from tff_xc.round import cohort as cohort_lib
 
   @dataclasses.dataclass(frozen=True)
   class Attacked(cohort_lib.Changed):
-    """It counts the attackers, and flips the labels of those that do.
+    """Counts the attackers in each cohort, and flips their labels for 'flip_labels'.
 
-    Who attacks depends on (seed, client) only, however often it is drawn.
+    Whether a client attacks depends on (seed, client) only, even if it is drawn repeatedly.
     """
 
     attack: Attack
 
     def cohorts(self, dataset, seed: int):
-      """Returns round -> cohort; ValueError if the data have other clients."""
+      """Returns round -> cohort; ValueError if the data have another number of clients."""
       drawn, count = self.sampling.cohorts(dataset, seed), self.attack.num_clients
       if count != len(dataset.train.partition):
         raise ValueError(

@@ -1,24 +1,25 @@
 """Calibrated logits: softmax for clients whose classes are few or uneven.
 
-Only the loss of local training sees them; scores of a model are its plain logits. With
-o_c the logit of class c, and n_c the client's examples of it, the softmax is over
+Only the loss of local training uses them; evaluation uses plain logits. Let o_c be the
+logit of class c, and n_c the client's number of examples of it. The softmax takes
 
   restricted  alpha o_c if n_c = 0, else o_c. Li, Zhan: "FedRS: Federated Learning with
               Restricted Softmax for Label Distribution Non-IID Data", KDD 2021.
   counts      o_c - tau n_c^(-1/4). Zhang, Li, Li, Xu, Wu, Ding, Wu: "Federated Learning
               with Label Distribution Skew via Logits Calibration" (FedLC), ICML 2022,
               arXiv:2209.00189.
-  prior       o_c + tau log p(c), with p of all training examples. Menon, Jayasumana,
-              Rawat, Jain, Veit, Kumar: "Long-tail Learning via Logit Adjustment", ICLR
-              2021, arXiv:2007.07314.
+  prior       o_c + tau log p(c), where p is the class distribution of all training
+              examples. Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning
+              via Logit Adjustment", ICLR 2021, arXiv:2007.07314.
 
-A client counts all of its examples, also where it draws some for a round. Sampled
-negatives (FedSS) are classes that it lacks; their correction comes after, so that the
-sampled sum stays an unbiased estimate of that over all classes.
+A client counts all of its examples, even if it draws only some of them for a round. FedSS's
+sampled negatives are classes that the client lacks. Their correction is added after the
+calibration, so the sampled sum remains an unbiased estimate of the sum over all classes.
 
-FedRS's published code differs from the paper: alpha + (1 - alpha) n_c / max n. FedLC
-leaves n_c = 0 open: here n_c is at least `absent`. Its formula sums over all classes but
-the true one, here over all (docs/rivals.md says why).
+FedRS's published code differs from the paper: its factor is alpha + (1 - alpha) n_c / max n.
+FedLC does not define n_c = 0; here n_c is at least `calibration_absent`. FedLC's formula
+sums over all classes except the true class; here the sum includes it (docs/rivals.md says
+why).
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
 KINDS = ('none', RESTRICTED, COUNTS, PRIOR)
 # Keeps the logarithm of a class without training examples finite.
 _TINY = 1e-12
-# The logits' shift from which on exp is 0 in float32.
+# If a logit is lowered by more than this, its exponential is 0 in float32.
 _NOTHING_LEFT = 80.0
-# A logit less this much nearly leaves its class out of a softmax.
+# If a logit is lowered by more than this, the softmax nearly leaves its class out.
 _MUCH = 20.0
 
 
 @hp.declared
 class Calibration(option.Option):
-  """Logits that know how often a client has each class; a field of `losses.HeldSoftmax`."""
+  """Corrects logits by class counts; `losses.HeldSoftmax` has it as `calibration`."""
 
   calibration: str = hp.field(
     'none',
@@ -86,22 +87,22 @@ class Calibration(option.Option):
     only_with=(COUNTS,),
   )
 
-  # tau log p, float32 [n], of prior. It is a part of the clients' program, as frozen
-  # weights are, and not sent in a round.
+  # tau log p, float32 [n], for 'prior'. Like frozen weights, it is a part of the clients'
+  # program and is not sent in a round.
   shift: Any = dataclasses.field(default=None, compare=False)
 
   @property
   def of_absent(self) -> float:
-    """What counts subtracts from the logit of a class that the client lacks."""
+    """The number that 'counts' subtracts from the logit of a class the client lacks."""
     return self.calibration_tau * self.calibration_absent**-0.25
 
   @property
   def leaves_out(self) -> bool:
-    """Whether the softmax nearly leaves out classes that a client lacks."""
+    """Whether the softmax nearly ignores classes that a client lacks."""
     return self.calibration == COUNTS and self.of_absent > _MUCH
 
   def __call__(self, logits: tf.Tensor, held: Any) -> tf.Tensor:
-    """Returns float32 [B, N], of the logits of the class rows `request.SelectedRows`."""
+    """Returns calibrated logits float32 [B, N]; `held` are their `request.SelectedRows`."""
     if self.calibration == RESTRICTED:
       return logits * tf.where(held.counts > 0, 1.0, self.calibration_alpha)
     if self.calibration == COUNTS:
@@ -110,7 +111,7 @@ class Calibration(option.Option):
     return logits + tf.gather(tf.constant(self.shift), held.ids)
 
   def added(self, algorithm, facts):
-    """InputError: there is no softmax, no row for each class, or nothing would change."""
+    """Raises InputError without softmax or own rows for classes, or if nothing changes."""
     import numpy as np
 
     from tff_xc.round import losses
@@ -132,18 +133,19 @@ class Calibration(option.Option):
       )
     if not isinstance(loss, losses.HeldSoftmax):
       raise errors.InputError(
-        '--calibration changes the logits of a softmax, and here none is minimized; leave it out'
+        '--calibration changes the logits of a softmax, which this algorithm does not have;'
+        ' leave it out'
       )
     if self.calibration == RESTRICTED and loss.denominator == 'positives':
       raise errors.InputError(
-        '--calibration=restricted is about classes that a client lacks, which this'
-        ' softmax leaves out; leave it out, or give --algorithm=fedss'
+        '--calibration=restricted changes logits of classes that a client lacks, and this'
+        " algorithm's softmax has none of them; leave it out, or give --algorithm=fedss"
       )
     negatives = getattr(algorithm.tables[0].request, 'negatives', 0)
     if negatives and self.calibration == COUNTS and self.of_absent > _NOTHING_LEFT:
       raise errors.InputError(
-        f'--calibration=counts with --calibration_absent={self.calibration_absent:g} leaves sampled'
-        ' negatives no gradient: give --calibration_absent=1, which counts them like'
-        ' classes of one example, or --algorithm=posonly, which requests none'
+        f'--calibration=counts with --calibration_absent={self.calibration_absent:g} gives sampled'
+        ' negatives no gradient: give --calibration_absent=1, which treats them like'
+        ' classes with one example, or --algorithm=posonly, which requests no negatives'
       )
     return dataclasses.replace(algorithm, loss=dataclasses.replace(loss, calibration=found))

@@ -1,22 +1,23 @@
-"""Compression of messages: stochastic quantization of what clients send, or bfloat16.
+"""Compression of messages: stochastic quantization of client updates, or bfloat16.
 
 Suresh, Yu, Kumar, McMahan: "Distributed Mean Estimation with Limited Communication",
 ICML 2017, arXiv:1611.00429. Each tensor of the encoder's change, and each row of a
-table's, is a vector x of its own. It is sent as its least and its largest number, and
-the others as one of k = 2^bits levels between them, evenly apart: of the two levels
-next to a number, each with the probability that makes its mean the number (section 2.2).
-So a mean over clients is unbiased, with an error that falls with their number.
+table's change, is a separate vector x. A client sends the smallest and the largest number
+of x, and rounds the others to k = 2^bits evenly spaced levels between them. It picks one
+of the two nearest levels at random, so that the expected value is the number (section
+2.2). So a mean over clients is unbiased, and its error falls with the number of clients.
 
-The error grows with the distance of the largest number from the least. A rotation of x
-makes its numbers alike first: H D x / sqrt(d), with a Hadamard matrix H, random signs D
-that all clients of a round share, and x padded by zeros to d numbers, a power of 2
-(section 3). The server rotates back.
+The error grows with the distance between the smallest and the largest number. Therefore
+'rotate_quantize' first rotates x, which makes its numbers similar: H D x / sqrt(d), with a
+Hadamard matrix H, random signs D that all clients of a round share, and x padded by zeros
+to a power of 2, d (section 3). The server rotates back.
 
-In a simulation this is a round trip on the client, which then sends what the server
-would have decoded: the model has the very error, and `tff_xc.measure.communication`
-counts the bytes.
+In a simulation, the client encodes and decodes its update and then sends the decoded
+numbers. The model has exactly the rounding error, and `tff_xc.measure.communication`
+counts the compressed bytes.
 
-With bfloat16, numbers are rounded to the nearest, and a client also receives its weights so.
+With bfloat16, numbers are rounded to the nearest, both in updates and in the weights that
+clients receive.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
 
 _RANGE_BYTES = 8  # Two floats, the least and the largest number.
-# Of `randomness.noise_seed`, no part of the model.
+# The argument `part` of `randomness.noise_seed`; no part of the model has this number.
 _SIGNS = -1
 _BLOCK = 64  # A power of 2.
 
 
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
-# A client's purpose of randomness that is of no table.
+# The purpose of a client's randomness; no table has this number.
 _OF_ROUNDING = -2
 
 
 @hp.declared
 class Compression(option.Option):
-  """How clients' changes are compressed, and with bfloat16 also what they receive."""
+  """Compresses client updates, and with bfloat16 also the weights that clients receive."""
 
   name = 'compression'
 
@@ -82,16 +83,16 @@ class Compression(option.Option):
     return self.compression == ROTATE
 
   def size(self, numbers: int) -> int:
-    """Returns the bytes of a vector, in whole bytes."""
+    """Returns the number of bytes of a compressed vector."""
     if self.both_ways:
       return numbers * tf.bfloat16.size
     padded = _padded(numbers) if self.rotates else numbers
     return -(-padded * self.compression_bits // 8) + _RANGE_BYTES if numbers else 0
 
   def decoded(self, rows: tf.Tensor, signs_seed: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Returns what the server decodes of `rows` float32 [N, d], each one a vector.
+    """Returns `rows` float32 [N, d], each one a vector, as the server decodes them.
 
-    `signs_seed` int32 [2] is of the rotation, and `seed` int32 [2] of the rounding.
+    `signs_seed` int32 [2] seeds the rotation, and `seed` int32 [2] the rounding.
     """
     if self.both_ways:
       return _halved(rows)
@@ -107,7 +108,7 @@ class Compression(option.Option):
     return tf.ensure_shape(found, rows.shape)  # Lost by reshaping.
 
   def received(self, algorithm, weights):
-    """Returns the weights as they arrive; those that clients hold already are not sent."""
+    """Returns the weights as they arrive. Weights that clients already have are not sent."""
     from tff_xc.round import frozen
 
     if not self.both_ways:
@@ -133,7 +134,7 @@ class Compression(option.Option):
         rows, randomness.step_seed(signs_seed, number), randomness.step_seed(seed, number)
       )
 
-    # A tensor is one vector, and a table's rows are vectors each.
+    # An encoder tensor is one vector; each row of a table is a vector.
     def flat(t):
       return tf.reshape(t, [1, t.shape.num_elements()])
 
@@ -143,43 +144,43 @@ class Compression(option.Option):
     sums = [tf.reduce_sum(t) for t in (*tf.nest.flatten(encoder), *rows.values())]
     return parts.Answer(
       change=(encoder, rows),
-      # The server adds changes to its rows as they were before they were rounded.
+      # The server adds changes to its own unrounded rows.
       onto=local.of_server if self.both_ways else local.before.tables,
       is_finite=tf.reduce_all([tf.constant(True), *map(tf.math.is_finite, sums)]),
     )
 
 
 def _halved(tensor: tf.Tensor) -> tf.Tensor:
-  """Returns float32 numbers rounded to bfloat16, of two to the even one."""
+  """Returns float32 numbers rounded to bfloat16, with ties to even."""
   return tf.cast(tf.cast(tensor, tf.bfloat16), tf.float32)
 
 
 def _padded(numbers: int) -> int:
-  """Returns the least power of 2 that is no less."""
+  """Returns the smallest power of 2 that is at least `numbers`."""
   return 1 << max(numbers - 1, 0).bit_length()
 
 
 def _rounded(rows: tf.Tensor, steps: int, seed: tf.Tensor) -> tf.Tensor:
-  """Returns each number at one of `steps` + 1 levels of its row."""
+  """Rounds each number at random to one of `steps` + 1 levels of its row."""
   least = tf.reduce_min(rows, axis=1, keepdims=True)
   step = (tf.reduce_max(rows, axis=1, keepdims=True) - least) / steps
   uniform = tf.random.stateless_uniform(tf.shape(rows), seed)
   level = tf.floor(tf.math.divide_no_nan(rows - least, step) + uniform)
-  # The sum may have been rounded up.
+  # Floating-point rounding may have pushed the level above the largest one.
   return least + step * tf.minimum(level, float(steps))
 
 
 def _hadamard(rows: tf.Tensor) -> tf.Tensor:
-  """Returns the Walsh-Hadamard transform of each row [d], a power of 2, over sqrt(d).
+  """Returns the Walsh-Hadamard transform of each row [d] over sqrt(d); d is a power of 2.
 
-  Of d = a b, it is that of a and then that of b, each one a product by a small matrix:
-  few large steps take less time than log2(d) small ones.
+  For d = a b, the transform of size a is followed by that of size b. Each one is a product
+  with a small matrix: a few large steps take less time than log2(d) small ones.
   """
   dim = left = rows.shape[1]
   while left > 1:
     size = min(left, _BLOCK)
     left //= size
-    # The first axis goes to the end: after all of them, they are in their order.
+    # Each step moves the first axis to the end, so after all steps the order is restored.
     parts = tf.reshape(rows, [-1, size, dim // size])
     parts = tf.reshape(tf.transpose(parts, [0, 2, 1]), [-1, size])
     rows = tf.reshape(parts @ _matrix(size), [-1, dim])
@@ -187,7 +188,7 @@ def _hadamard(rows: tf.Tensor) -> tf.Tensor:
 
 
 def _matrix(size: int) -> tf.Tensor:
-  """Returns Sylvester's matrix: -1 where row and column share an odd number of bits."""
+  """Returns Sylvester's Hadamard matrix: -1 if row and column share an odd number of bits."""
   i = tf.range(size)
   shared = tf.bitwise.bitwise_and(i[:, None], i)
   count = tf.cast(tf.raw_ops.PopulationCount(x=shared), tf.int32)

@@ -1,12 +1,12 @@
-"""The options of clients, and what excludes what: one table, for flags and for Python alike.
+"""Table of settings that exclude each other, for flags and for Python alike.
 
-A row names two settings and says why they exclude each other. `dp` is that option when it
-is on, `dp=local|central` it with one of these values, `dp!=none` it with any other value,
-and `a & b` both at once. `algorithm=fedavg` is also every algorithm that is made of FedAvg.
-A setting that does not apply in a run is never part of a conflict.
+Each row names two settings and says why they exclude each other. In a row, `dp` means that
+the option is on, `dp=local|central` that it has one of these values, `dp!=none` that it has
+a different value, and `a & b` both. `algorithm=fedavg` includes all subclasses of FedAvg.
+A setting that does not apply in a run never causes a conflict.
 
-What concerns the tables and networks of a model, and not names of settings, is refused by
-the part of the round that cannot work with it. Importing this does not import TensorFlow.
+Conflicts with a model's tables and networks are not listed here: the part of the round that
+cannot work with them refuses them. Importing this module does not import TensorFlow.
 """
 
 import collections
@@ -27,7 +27,7 @@ from tff_xc.options import (
   secure_sums,
 )
 
-# What all algorithms with clients take, in the order in which a client's update passes them.
+# Options of all algorithms with clients, in the order in which they process an update.
 OF_CLIENTS = (
   contrastive.MoonTerm,
   importance.Importance,
@@ -45,7 +45,8 @@ _REFUSE, LEAVE_OUT = object(), object()
 class Conflict(NamedTuple):
   """Two settings that exclude each other.
 
-  `instead`: the value that the second one takes, or `LEAVE_OUT`, unless the user has set it.
+  `instead`: if the user has not set the second setting, it takes this value, or is removed
+  (`LEAVE_OUT`). Without `instead`, the settings are refused.
   """
 
   a: str
@@ -110,7 +111,7 @@ CONFLICTS = (
     'how private a fixed number of clients is, drawn in proportion to their examples, is not'
     ' known; give --client_sampling=poisson',
   ),
-  # Who takes part.
+  # Participation.
   Conflict(
     'virtual_client_replace',
     'client_sampling=poisson',
@@ -201,12 +202,12 @@ CONFLICTS = (
 
 
 def check(algorithm: type, given: Mapping, *groups: dict) -> None:
-  """Refuses settings that exclude each other; changes or removes defaults that have to yield.
+  """Refuses settings that exclude each other, and changes or removes conflicting defaults.
 
   Args:
-    algorithm: the class.
+    algorithm: the algorithm's class.
     given: the user's settings by name.
-    *groups: dictionaries of the settings that apply, by name, which this may change.
+    *groups: the settings that apply, by name; this function may change these dictionaries.
   """
   names = {getattr(cls, 'name', '') for cls in algorithm.__mro__}
 
@@ -231,7 +232,7 @@ def check(algorithm: type, given: Mapping, *groups: dict) -> None:
 
 
 def _parts(setting: str) -> tuple[str, str, list[str]]:
-  """Returns (name; '', '=' or '!='; values) of a setting in the table."""
+  """Splits a setting of the table into (name; '', '=' or '!='; values)."""
   name, sign, values = re.fullmatch(r'(\w+)(!?=)?(.*)', setting).groups()
   return name, sign or '', values.split('|')
 
@@ -253,6 +254,6 @@ def _text(value: Any) -> str:
 
 
 def _shown(side: str, known: Mapping) -> str:
-  """Returns the flags of one side of a conflict, with the values of a run."""
+  """Returns the flags of one side of a conflict, with their values in this run."""
   names = [_parts(setting)[0] for setting in side.split(' & ')]
   return ' and '.join(f'--{name}={_text(known[name])}' for name in names)

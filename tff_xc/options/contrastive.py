@@ -1,4 +1,4 @@
-"""MOON's contrastive term, an option of any algorithm.
+"""MOON's contrastive term, as an option of every algorithm with clients.
 
 Li, He, Song: "Model-Contrastive Federated Learning", CVPR 2021, arXiv:2103.16257.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @hp.declared
 class MoonTerm(option.Option):
-  """Adds MOON's term to the loss; clients keep nothing frozen."""
+  """Adds MOON's term to the loss. Clients keep their last models, except frozen weights."""
 
   contrastive_weight: float = hp.field(
     0.0,
@@ -65,14 +65,13 @@ class MoonTerm(option.Option):
 class Contrastive:
   """A loss plus weight (mu) * l_con (eq. 3).
 
-  l_con = -log(e^(s_G / tau) / (e^(s_G / tau) + e^(s_P / tau))), where s_G is the
-  cosine of an example's embedding and the one that the received global model
-  gives, and s_P likewise for the client's own previous model. The embedding is
-  the projection that the paper compares. Both models act as at test time, and
-  have no gradient.
+  l_con = -log(e^(s_G / tau) / (e^(s_G / tau) + e^(s_P / tau))). s_G is the cosine between
+  an example's embedding and its embedding by the received global model. s_P is the same
+  with the client's own previous model. The embedding is the projection that the paper
+  compares. Both models run in inference mode and get no gradient.
 
-  A client that takes part for the first time has no previous model, and l_con
-  is zero. (The paper's code starts with an initial model of the client's own.)
+  For a client that participates for the first time, l_con is zero, because it has no
+  previous model. (The paper's code starts with an initial model for each client.)
   """
 
   loss: losses.Loss
@@ -88,7 +87,7 @@ class Contrastive:
 
   def _contrast(self, step):
     """Returns float32 [B], l_con."""
-    # What the client did not train is as the server has it.
+    # Weights that the client did not train have the server's values.
     previous = type(step.initial_weights)(
       *(
         collections.OrderedDict({**received, **step.state.value[name]})
@@ -116,7 +115,7 @@ def _unit(embeddings):
 
 @dataclasses.dataclass(frozen=True)
 class LastModel(parts.Part):
-  """A client keeps what it trained of its model, without its class rows."""
+  """The part in which a client stores its trained weights, except its class rows."""
 
   spec: collections.OrderedDict
   frozen: frozenset[str] = frozenset()

@@ -1,9 +1,9 @@
-"""Hyper-parameters: name, type, bounds, meaning, and how values are resolved.
+"""Hyperparameters: name, type, bounds, meaning, and how values are resolved.
 
-An algorithm is a class whose fields are its hyper-parameters; options of tasks and
-settings of runs are declared as `Hyperparameter`s. Nowhere else is a name, a
-default, a bound or a help text. This module does not import TensorFlow, so that a
-command can check its flags before any large import.
+An algorithm is a class whose fields are its hyperparameters. Options of tasks and settings
+of runs are declared as `Hyperparameter`s. These declarations are the only place with names,
+defaults, bounds and help texts. This module does not import TensorFlow, so that a command
+can check its flags before any large import.
 """
 
 import contextlib
@@ -19,41 +19,41 @@ from tff_xc import errors, wording
 
 # TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
 INT32_MAX = 2**31 - 1
-# Infinity, where it is allowed: JSON has none.
+# Stands for infinity, which JSON cannot express.
 FLOAT32_MAX = 3.4028234663852886e38
-# In a field's metadata.
+# Keys in a field's metadata.
 _KEY, _OWN = 'hyperparameter', 'own'
 
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameter:
-  """One hyper-parameter; its type is that of its default."""
+  """One hyperparameter. Its type is the type of its default."""
 
-  name: str  # The field or option, and the flag.
-  default: bool | int | float | str  # If neither user nor task sets it.
-  help: str  # One sentence, with unit or source.
-  # Bounds of numbers; `above` and `below` are exclusive. With a `most` of FLOAT32_MAX,
-  # infinity is allowed and stands for that.
+  name: str  # The name of the field or option, and of the flag.
+  default: bool | int | float | str  # The value if neither user nor task sets it.
+  help: str  # One or two sentences, with unit or source.
+  # Bounds of numbers; `above` and `below` are exclusive. If `most` is FLOAT32_MAX, infinity
+  # is allowed and means FLOAT32_MAX.
   least: float | None = None
   most: float = INT32_MAX
   above: float | None = None
   below: float | None = None
   choices: tuple[str, ...] = ()  # The allowed values, if there are few.
-  # The hyper-parameter that it belongs to. A task's default applies only together
-  # with the task's value of that one.
+  # The hyperparameter that this one belongs to. A task's default applies only together
+  # with the task's value of that hyperparameter.
   of: str = ''
   only_with: tuple = ()  # The values of `of` with which it applies; empty: all.
-  not_with: tuple = ()  # Those with which it does not apply.
-  # By value of `of`, defaults that replace `default`.
+  not_with: tuple = ()  # The values of `of` with which it does not apply.
+  # Defaults that replace `default`, by value of `of`.
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
 
   def with_default(self, default) -> 'Hyperparameter':
-    """Returns the same with another default, of a task, say."""
+    """Returns the same hyperparameter with another default, such as a task's."""
     return dataclasses.replace(self, default=default)
 
   @property
   def bounds(self) -> str:
-    """The values allowed, for people: 'at least 0, less than 1'; '' for any."""
+    """The allowed values in words, such as 'at least 0, less than 1'; '' if all are."""
     if self.choices:
       return f'one of {", ".join(map(repr, self.choices))}'
     limits = {
@@ -69,7 +69,7 @@ class Hyperparameter:
     return chosen not in self.not_with and (not self.only_with or chosen in self.only_with)
 
   def checked(self, value) -> bool | int | float | str:
-    """Returns `value` in the hyper-parameter's type; InputError if it is not allowed."""
+    """Returns `value` in the hyperparameter's type; InputError if it is not allowed."""
     value = self._typed(value)
     if self.choices:
       if value not in self.choices:
@@ -81,12 +81,12 @@ class Hyperparameter:
     return value
 
   def read(self, text: str) -> bool | int | float | str:
-    """Returns a text as a value, as `checked` does."""
+    """Parses a text and returns the value, checked by `checked`."""
     kind, value = type(self.default), text
     if kind is bool:
       value = {'true': True, 'false': False}.get(text.lower(), text)
     elif kind is not str:
-      with contextlib.suppress(ValueError):  # What stays a text is refused.
+      with contextlib.suppress(ValueError):  # `checked` refuses a text that is no number.
         value = kind(text)
     return self.checked(value)
 
@@ -94,7 +94,7 @@ class Hyperparameter:
     kind = type(self.default)
     if kind is str and isinstance(value, str | os.PathLike):
       return os.fspath(value)
-    # NumPy's numbers are numbers, too; a bool is none here.
+    # NumPy's numbers are accepted. A bool does not count as a number.
     is_bool = isinstance(value, bool) or type(value).__name__ == 'bool_'
     if kind is bool and is_bool:
       return bool(value)
@@ -123,9 +123,9 @@ class Hyperparameter:
 
 
 def field(default: Any, text: str, **more) -> Any:
-  """Returns a dataclass field that is a hyper-parameter of the field's name.
+  """Returns a dataclass field that declares a hyperparameter with the field's name.
 
-  `text` is its help, one sentence; `more` are attributes of `Hyperparameter`.
+  `text` is its help; `more` are attributes of `Hyperparameter`.
   """
   return _field(Hyperparameter('', default, text, **more))
 
@@ -139,8 +139,8 @@ def again(cls: type, name: str, **changes) -> Any:
 def own(default: Any) -> Any:
   """Returns a field with a default that no task's default replaces.
 
-  It is what the algorithm's name says. A field with a plain default in place of
-  this one, such as `server_momentum: float = 0.0`, changes the inherited default.
+  Use it for values that define the algorithm, such as Adam in FedAdam. A field with a plain
+  default, such as `server_momentum: float = 0.0`, only changes the inherited default.
   """
   return dataclasses.field(default=default, metadata={_OWN: True})
 
@@ -152,12 +152,12 @@ def _field(found: Hyperparameter) -> Any:
 
 
 def declared(cls: type) -> type:
-  """Makes a class a frozen, keyword-only dataclass of hyper-parameters.
+  """Makes a class a frozen, keyword-only dataclass of hyperparameters.
 
-  The class also gets the fields of its `options`, which are declared classes. It gets the
-  attributes `hyperparameters`, of which one that another belongs to comes before it, with
-  the defaults that tasks take for granted; `names`; its own `defaults` by name; and `own`,
-  those that no task's default replaces.
+  The class also gets the fields of its `options`, which are declared classes, and these
+  attributes: `hyperparameters`, with the defaults as first declared, and each one after the
+  hyperparameter that it belongs to; `names`; `defaults`, the class's defaults by name; and
+  `own`, the defaults that no task's default replaces.
   """
   for option in vars(cls).get('options', ()):
     for lent in dataclasses.fields(option):
@@ -171,7 +171,7 @@ def declared(cls: type) -> type:
     of_bases = (getattr(b, '__dataclass_fields__', {}) for b in cls.__mro__)
     metadata = (fields[name].metadata for fields in of_bases if name in fields)
     first = next((m[_KEY] for m in metadata if _KEY in m), None)
-    if first:  # Other fields are no hyper-parameters.
+    if first:  # Other fields are not hyperparameters.
       found[name] = dataclasses.replace(first, name=name)
 
   def add(h):
@@ -194,7 +194,7 @@ def declared(cls: type) -> type:
 
 
 def complete(made: Any) -> None:
-  """Checks the values of an object of a class that is `declared`."""
+  """Fills in and checks the hyperparameters of an object of a `declared` class."""
   for h in made.hyperparameters:
     value = getattr(made, h.name)
     if value is None:
@@ -205,16 +205,17 @@ def complete(made: Any) -> None:
 def resolve(
   cls: type, given: Mapping, task_defaults: Mapping, of_algorithm: Mapping
 ) -> dict[str, Any]:
-  """Returns the value of every hyper-parameter that applies; no other place chooses one.
+  """Returns the value of every hyperparameter that applies; values are chosen only here.
 
-  It is the user's; or else the task's for this algorithm; or what the algorithm's name says
-  (`own`); or the task's for all algorithms; or the default.
+  The first of these that exists is the value: the user's; the task's for this algorithm; the
+  algorithm's own (`own`); the task's for all algorithms; the default.
 
   Args:
     cls: the algorithm, a `declared` class with a `name`.
     given: the user's values, by name.
-    task_defaults: the task's for all algorithms; those that this one lacks are ignored.
-    of_algorithm: the task's for this algorithm.
+    task_defaults: the task's values for all algorithms; names that this algorithm does not
+      have are ignored.
+    of_algorithm: the task's values for this algorithm.
   """
   known = {h.name: h for h in cls.hyperparameters}
   for name in given:
@@ -226,13 +227,13 @@ def resolve(
   first, values = {**cls.own, **of_algorithm}, {}
   for h in cls.hyperparameters:
     of, chosen = known.get(h.of), values.get(h.of)
-    # What belongs to something that does not apply does not apply either.
+    # If the hyperparameter that it belongs to does not apply, neither does this one.
     if of and not (h.of in values and h.applies_with(chosen)):
       if h.name in given:
         raise errors.InputError(_why_not(h, chosen, h.of in values))
       continue
     value = h.defaults.get(chosen, cls.defaults[h.name])
-    # A task's default goes with the task's value of `h.of`.
+    # A task's default applies only with the task's value of `h.of`.
     of_task = of and task_defaults.get(h.of, of.default)
     if not of or chosen == first.get(h.of, of_task):
       if not of or chosen == of_task:
@@ -243,7 +244,7 @@ def resolve(
 
 
 def _why_not(h: Hyperparameter, chosen, applies: bool) -> str:
-  """Says why `h` does not apply, where `h.of` is `chosen`, if that applies."""
+  """Says why `h` does not apply; `chosen` is the value of `h.of`, if that `applies`."""
   if applies and not h.only_with:
     return f'--{h.name} does not apply with --{h.of}={chosen}, as it is here'
   other = f'={h.only_with[0]}' if h.only_with else ''

@@ -1,13 +1,12 @@
-"""FedIR: examples weigh as if every client had the same classes.
+"""FedIR: weights examples as if every client had the same class distribution.
 
 Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
 Distribution", ECCV 2020, arXiv:2003.08082, equations (1) to (4).
 
-An example of class y weighs w_k(y) = p(y) / q_k(y), with the target distribution p
-and the distribution q_k of the classes at client k, over all of its examples. A
-minibatch's loss is sum w l / sum w, so that a client with one class trains as
-without weights. The server sends p(c) together with the row of class c; a uniform
-p is not sent.
+An example of class y has the weight w_k(y) = p(y) / q_k(y), where p is the target
+distribution and q_k the class distribution of all examples of client k. A minibatch's
+loss is sum w l / sum w, so a client with only one class trains as without weights. The
+server sends p(c) together with the row of class c; a uniform p is not sent.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from tff_xc import errors
 from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp, option
 
-# Values of --importance_weights that are no file.
+# Values of --importance_weights that are not names of files.
 NAMED = NONE, UNIFORM, OF_TRAIN = 'none', 'uniform', 'train'
 
 
 @hp.declared
 class Importance(option.Option):
-  """Weights p(y) / q_k(y) of a client's examples."""
+  """Weights a client's examples by p(y) / q_k(y)."""
 
   name = 'importance'
 
@@ -35,7 +34,7 @@ class Importance(option.Option):
     " the client's class distribution: 'uniform'; 'train', the distribution of all training"
     " examples; a CSV FILE class,probability; or 'none', equal weights",
   )
-  # p, float32 [n] with sum 1, which the server sends with the class rows; None: 1 / n each.
+  # p, float32 [n] with sum 1, which the server sends with the class rows; None: uniform.
   beside: Any = dataclasses.field(default=None, compare=False)
   num_classes: int = 1  # n.
 
@@ -45,8 +44,8 @@ class Importance(option.Option):
     prior = values.get('calibration_probabilities', '') or OF_TRAIN
     if values['calibration'] == 'prior' and weights not in (NONE, UNIFORM, prior):
       raise errors.InputError(
-        f'--importance_weights={weights} names other probabilities of classes than'
-        f' --calibration=prior, which takes {prior}; leave one of them out'
+        f'--importance_weights={weights} and --calibration=prior with {prior} name different'
+        ' class probabilities; leave one of them out'
       )
 
   def added(self, algorithm, facts):
@@ -62,22 +61,21 @@ class Importance(option.Option):
   def weighted(self, algorithm, target=None):
     """Returns the algorithm with FedIR's weights in its loss.
 
-    `target` is p up to a factor, [n]; None: uniform. ValueError: it is no distribution;
-    InputError: examples have sets of labels, or a class no row of its own.
+    `target` is p up to a factor, [n]; None: uniform. Raises ValueError if it is not a
+    distribution, and InputError if examples have sets of labels or classes share rows.
     """
     import numpy as np
 
     model = algorithm.model
     if model.label_sets:
       raise errors.InputError(
-        '--importance_weights needs one class for each example, and these have sets'
-        ' of labels; leave it out'
+        '--importance_weights needs one class for each example, and these examples have'
+        ' sets of labels; leave it out'
       )
     if model.rows_per_label != 1:
       raise errors.InputError(
-        '--importance_weights needs a row for each class, with which its'
-        ' probability is sent, and this algorithm hashes several classes into one'
-        ' row; leave it out'
+        '--importance_weights needs a row for each class, because its probability is sent'
+        ' with the row, and this algorithm hashes several classes into one row; leave it out'
       )
     if target is not None:
       target = np.asarray(target, np.float64)
@@ -93,7 +91,7 @@ class Importance(option.Option):
     )
 
   def examples(self, examples, held, received):
-    """Adds w_k of the class rows held, float32 [N]; 0 for those the client lacks."""
+    """Adds the weight w_k(y) of each example."""
     counts = tf.nn.relu(tf.cast(held.counts, tf.float32))
     p = 1.0 / self.num_classes if self.beside is None else received
     each = tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)

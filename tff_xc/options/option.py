@@ -1,4 +1,4 @@
-"""An option of rounds: flags, and what they add to an algorithm."""
+"""Base class of the options of rounds: flags that change an algorithm."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Option(parts.Part):
-  """Base of an option: a class that is `hp.declared`, whose fields are flags.
+  """Base class of an option: an `hp.declared` class whose fields are flags.
 
-  Most options are parts of a round themselves. Fields that are no flags have defaults.
+  Most options are themselves parts of a round. Fields that are not flags have defaults.
   """
 
   def __post_init__(self):
@@ -23,7 +23,7 @@ class Option(parts.Part):
 
   @classmethod
   def of(cls, settings: Any) -> Option:
-    """Returns the option with those of its fields that `settings` has."""
+    """Returns the option with the values of those of its fields that `settings` has."""
     names = [f.name for f in dataclasses.fields(cls) if hasattr(settings, f.name)]
     return cls(**{name: getattr(settings, name) for name in names})
 
@@ -34,4 +34,4 @@ class Option(parts.Part):
 
   @classmethod
   def check(cls, values) -> None:
-    """Refuses values by name that cannot be right."""
+    """Refuses invalid values; `values` are by name."""

@@ -1,4 +1,4 @@
-"""Options of who takes part in a round, which all federated algorithms take."""
+"""Options of all federated algorithms that decide which clients participate in a round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tff_xc.options import hyperparameters as hp, option
 
 @hp.declared
 class Participation(option.Option):
-  """How clients are drawn, and who leaves."""
+  """How clients are drawn, and how often they drop out."""
 
   clients_per_round: int = hp.field(
     16, "K, the number of clients in a round; default: the task's", least=1
@@ -65,7 +65,7 @@ class Participation(option.Option):
     examples, size = values['virtual_client_size'], values['batch_size']
     if examples % size:
       raise errors.InputError(
-        f'--virtual_client_size={examples} is no multiple of --batch_size={size}; give'
-        ' a multiple, since a client takes exactly virtual_client_size / batch_size'
+        f'--virtual_client_size={examples} is not a multiple of --batch_size={size}; give'
+        ' a multiple, because a client takes exactly virtual_client_size / batch_size'
         ' steps'
       )

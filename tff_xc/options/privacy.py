@@ -1,18 +1,20 @@
-"""Central differential privacy, with clients as its unit, also of selected rows.
+"""Differential privacy with clients as the unit, including selected rows.
 
-Each client clips all that it changed, the encoder and its rows of every table, to one
-L2 norm C (`tff_xc.options.robust`). The server adds the clipped changes, adds Gaussian
-noise of z C to every number of the sum, and divides by the number m of clients that it
-expects: McMahan, Ramage, Talwar, Zhang: "Learning Differentially Private Recurrent
-Language Models", ICLR 2018, arXiv:1710.06963, with Gaussian noise of fixed size and a
-fixed denominator. How large z has to be is in `tff_xc.measure.privacy_loss`.
+Each client clips its whole update, of the encoder and the rows of every table, to one L2
+norm C (`tff_xc.options.robust`). With central privacy, the server sums the clipped updates,
+adds Gaussian noise of standard deviation z C to every number of the sum, and divides by
+the expected number m of clients: McMahan, Ramage, Talwar, Zhang: "Learning Differentially
+Private Recurrent Language Models", ICLR 2018, arXiv:1710.06963, with Gaussian noise of
+fixed size and a fixed denominator. `tff_xc.measure.privacy_loss` computes the z that a
+privacy budget requires.
 
-Rows that no client held get noise, too; else the model would tell who was there. Where
-clients select rows, it is drawn when a row is read (`tff_xc.round.deferred_noise`).
+Rows that no client requested get noise, too; otherwise the model would reveal which clients
+participated. If clients select rows, a row's noise is drawn when the row is read
+(`tff_xc.round.deferred_noise`).
 
-Or rows are chosen first, in private, and the others get no noise and no update
-(`tff_xc.round.chosen`). With server momentum all rows still move by theirs, which is
-made of earlier rounds' noisy sums, and costs no privacy.
+Alternatively, the server first chooses rows privately, and all other rows get no noise and
+no update (`tff_xc.round.chosen`). With server momentum, all rows still move by their
+momentum. It consists of earlier rounds' noisy sums, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -31,25 +33,25 @@ CENTRAL, LOCAL, DISTRIBUTED = 'central', 'local', 'distributed'
 CHOSEN = 'chosen'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
 _OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
-# A client's purpose of randomness that is of no table.
+# The purpose of a client's randomness; no table has this number.
 _OF_NOISE = -1
-# Parts of `randomness.noise_seed`: the tables, by number, are those from here on.
+# Values of `part` of `randomness.noise_seed`; table i has the number _TABLES + i.
 _ENCODER, _QUANTILE, _TABLES = 0, 1, 2
-# Standard deviation of the noise on the count of unclipped clients, over the cohort
-# (Andrew et al., 2019, section 3.2).
+# Standard deviation of the noise on the count of unclipped clients, divided by the cohort
+# size (Andrew et al., 2019, section 3.2).
 _COUNT_NOISE = 0.05
 _QUANTILE_RATE = 0.2
 
 
 @hp.declared
 class Privacy(option.Option):
-  """How the changes that clients send are clipped and hidden.
+  """Clips client updates and adds noise to them.
 
-  z is `dp_noise_multiplier`, with 0 there is no noise, and nothing is private; C is
-  `dp_clip`; m, by which sums are divided, is `clients_per_round`, the expected number of
-  clients. A norm that follows a quantile (Andrew et al., 2019, arXiv:1905.03871), and a
-  choice of rows, take a part of the noise's budget. With local noise, rows that a client
-  does not hold, which it sends no change of, get none.
+  z is `dp_noise_multiplier`; with 0 there is no noise and no privacy. C is `dp_clip`. Sums
+  are divided by m, which is `clients_per_round`, the expected number of clients. An
+  adaptive norm (Andrew et al., 2019, arXiv:1905.03871) and the choice of rows each use a
+  part of the privacy budget. With local noise, a row gets noise only from clients that
+  requested it.
   """
 
   name = 'dp'
@@ -140,7 +142,7 @@ class Privacy(option.Option):
   )
 
   clients_per_round: float = 16.0
-  # Of a run: its seed, and the tables that this hides.
+  # The run's seed, and its tables, whose rows get noise.
   pair: tuple[int, int] = (0, 0)
   tables: tuple = ()
 
@@ -153,7 +155,7 @@ class Privacy(option.Option):
         f'--dp_bits={self.bits}: too few for sums over {self.clients_per_round:g} clients; give more'
       )
     if self.of_clients and (self.dp_clip_quantile or self.chooses):
-      raise ValueError('a norm that adapts, and a choice, need noise of the server')
+      raise ValueError('an adaptive clipping norm and chosen rows need noise of the server')
 
   def added(self, algorithm, facts):
     if self.dp == 'none':
@@ -167,7 +169,7 @@ class Privacy(option.Option):
 
   @property
   def bits(self) -> int:
-    """If positive, those of the integers that clients send, with their shares of the noise.
+    """The number of bits of clients' integers with --dp=distributed, else 0.
 
     See `tff_xc.round.distributed`.
     """
@@ -175,21 +177,21 @@ class Privacy(option.Option):
 
   @property
   def chooses(self) -> bool:
-    """Whether, of tables that select rows, only chosen ones move and get noise."""
+    """Whether only chosen rows are updated and get noise, if clients select rows."""
     return self.dp == CENTRAL and self.dp_rows == CHOSEN
 
   @property
   def is_secret(self) -> bool:
-    """Whether the run's seed is a secret, and noise is drawn from all of its bits."""
+    """Whether the run's seed is secret, so that noise depends on all of its bits."""
     return self.dp_noise_seed == 'secret'
 
   @property
   def needs_secret(self) -> bool:
-    """Whether a run draws a secret in place of its seed: there is noise to hide."""
+    """Whether a run draws a secret seed, because there is noise that it has to protect."""
     return self.is_secret and self.dp_noise_multiplier > 0
 
   def seed(self, seed: tf.Tensor) -> tf.Tensor:
-    """Returns what noise derives from; `seed` is that of the run or of a round."""
+    """Returns the seed of the noise; `seed` is that of the run or of a round."""
     return randomness.wide(seed) if self.is_secret else seed
 
   @property
@@ -199,7 +201,7 @@ class Privacy(option.Option):
 
   @property
   def integers(self) -> Any:
-    """What clients send, if `bits` are positive."""
+    """The encoding of updates as integers, if `bits` is positive."""
     from tff_xc.round import distributed
 
     return distributed.Integers.of(
@@ -208,7 +210,7 @@ class Privacy(option.Option):
 
   @property
   def of_server(self) -> float:
-    """The server's noise on the sum, over C."""
+    """The standard deviation of the server's noise on the sum, divided by C."""
     return 0.0 if self.of_clients else self.value_noise_multiplier
 
   @property
@@ -218,10 +220,10 @@ class Privacy(option.Option):
 
   @property
   def value_noise_multiplier(self) -> float:
-    """The noise on the sum, over C: more than z where counts take their part.
+    """The noise on the sum, divided by C. It exceeds z if noisy counts use some budget.
 
-    Together they have the privacy of z alone, of Gaussian mechanisms on the same
-    clients: z^-2 = value^-2 + (2 count)^-2 + (of the rows' counts)^-2.
+    Together, the Gaussian mechanisms on the same clients are as private as z alone:
+    z^-2 = value^-2 + (2 count)^-2 + (noise on the rows' counts)^-2.
     """
     z = self.dp_noise_multiplier
     if self.dp_clip_quantile and z:
@@ -232,12 +234,12 @@ class Privacy(option.Option):
 
   @property
   def rows_noise_multiplier(self) -> float:
-    """The noise on the rows' counts, over their norm, with a `choice`."""
+    """The noise on the rows' counts, divided by their norm, if rows are chosen."""
     return self.dp_rows_noise_ratio * self.value_noise_multiplier
 
   @property
   def metrics(self) -> tuple[str, ...]:
-    """Names of the numbers of a round; columns of metrics.csv."""
+    """The names of a round's metrics, which are columns of metrics.csv."""
     return (*robust.METRICS['clipping'], *(['rows_chosen'] if self.chooses else []))
 
   def size(self, numbers: int) -> int:
@@ -246,7 +248,7 @@ class Privacy(option.Option):
 
   @property
   def always_counts(self) -> bool:
-    """With noise of its own, nobody is told that a client sends nothing else."""
+    """True if clients add noise: the server must not learn that an update was dropped."""
     return self.of_clients
 
   # The state is (norm, step).
@@ -258,8 +260,8 @@ class Privacy(option.Option):
     norm, _ = local.received
     change, found = robust.bounded(local.change, {'clipping': norm})
     own = found.norms['clipping']
-    # Centred, so that one client changes the sum by 1 / 2 at most. Who sends nothing
-    # counts as nobody.
+    # Votes are centred, so that one client changes the sum by at most 1 / 2. A client that
+    # sends no update has no vote.
     vote = tf.where(own > 0, tf.where(own <= norm, 0.5, -0.5), 0.0)
     if self.of_clients:
       seed = randomness.client_seed(self.seed(local.round_seed), local.client_id, _OF_NOISE)
@@ -267,9 +269,9 @@ class Privacy(option.Option):
     return parts.Answer(reply=(vote, found.exceeded['clipping']), change=change)
 
   def hidden(self, encoder, rows, held, seed) -> tuple[Any, Any]:
-    """Returns (encoder's changes, rows by table) of a client with its own noise.
+    """Returns a client's (encoder changes, rows by table) with the noise that it adds.
 
-    `held` are `request.SelectedRows` by table, and `seed` [2] the client's, for noise.
+    `held` are `request.SelectedRows` by table. `seed` [2] seeds the client's noise.
     """
     from tff_xc.round import distributed
 
@@ -297,7 +299,7 @@ class Privacy(option.Option):
     return parts.Next(self._next(state, votes), merged, metrics | chosen)
 
   def _next(self, state, votes):
-    """Returns the state after a round. Noise counts also where nobody's update is left."""
+    """Returns the state after a round. Noise is added even if every update was dropped."""
     if not self.dp_clip_quantile:
       return state
     norm, step = state
@@ -309,9 +311,9 @@ class Privacy(option.Option):
     return norm * tf.exp(change), step + 1
 
   def of_run(self, algorithm, pair):
-    """Returns the algorithm whose tables draw the noise, if there is any.
+    """Returns the algorithm with merges and optimizers that add the noise.
 
-    Raises `errors.InputError` for an algorithm whose server needs more than sums of changes.
+    Raises `errors.InputError` for an algorithm whose server needs more than sums of updates.
     """
     from tff_xc.round import chosen, deferred_noise, distributed, merge, optimizers
 
@@ -320,7 +322,7 @@ class Privacy(option.Option):
     counted = tuple(table.name for table in sending if table.request.selects)
     if self.chooses and not counted:
       raise errors.InputError(
-        'clients send all rows here, so that there are none to choose: give'
+        'clients send all rows here, so there are none to choose: give'
         ' --dp_rows=all, or an algorithm that selects rows, such as fedss'
       )
     if self.bits and counted:
@@ -337,7 +339,7 @@ class Privacy(option.Option):
       if self.chooses and table.name in counted:
         joined = chosen.CountedRows(tables=counted, clip=self.dp_rows_clip)
       if isinstance(table.merge, merge.ReplaceRows):
-        # The sum of changes: of a class with one client it is the replacement.
+        # Add the sum of the changes. If a class has one client, this replaces its row.
         optimizer = optimizers.RowMomentum(m)
       if self.is_deferred(table):
         optimizer = deferred_noise.DeferredNoise(
@@ -358,29 +360,29 @@ class Privacy(option.Option):
     )
 
   def _check(self, algorithm) -> None:
-    """Refuses parts and aggregators that tell or need more than sums with noise."""
+    """Refuses parts and aggregators that reveal or need more than noisy sums."""
     if algorithm.model_aggregator:
       raise errors.InputError(
-        'differential privacy has an aggregator of its own: --robust_aggregation, or a'
+        'differential privacy has its own aggregator: --robust_aggregation, or a'
         ' model_aggregator, does not go with it; leave it out'
       )
     for part in algorithm.parts:
       if part.name in ('bounds', 'compression'):
         raise errors.InputError(
-          f'differential privacy has bounds of its own, to which {part.name} do not keep: leave'
+          f'{part.name} can exceed the clipping norm of differential privacy: leave'
           ' out --robust_aggregation, --compression and --message_precision, or --dp'
         )
       if part is not self and type(part).on_server is not parts.Part.on_server:
         raise errors.InputError(
-          f'clients also tell the server what the part {part.name!r} makes use of, which'
-          ' has no noise: leave out --dp, or choose an algorithm such as fedavg or fedss'
+          f'clients also send numbers for the part {part.name!r}, which'
+          ' have no noise: leave out --dp, or choose an algorithm such as fedavg or fedss'
         )
 
   def is_deferred(self, table) -> bool:
     """Whether a table's noise is drawn when a row is read, and not in every round.
 
-    Not if the size of the noise is unknown before, rows are chosen first, or the server
-    passes over all rows anyway.
+    This is not possible if the noise's size changes with the rounds. It is not needed if
+    rows are chosen first, or if the server passes over all rows anyway.
     """
     from tff_xc.round import optimizers
 
@@ -395,7 +397,7 @@ class Privacy(option.Option):
     )
 
   def noised(self, clip: tf.Tensor, merged: parts.Merged):
-    """Returns (what is merged, with noise and over m; metrics) of a round.
+    """Returns (merged updates with noise, divided by m; metrics) of a round.
 
     `clip` is the round's clipping norm C, float32 scalar.
     """
@@ -403,7 +405,7 @@ class Privacy(option.Option):
 
     seed = self.seed(merged.seed)
     z, m = self.of_server, self.clients_per_round
-    # The sums of integers are over m already.
+    # The sums of integers are already divided by m.
     total_weight = m if self.bits else merged.weight
     stddev = z * clip if z else None
 
@@ -447,7 +449,7 @@ class Privacy(option.Option):
 
 
 def _joined(table):
-  """Returns how the server joins a table's rows: by sums of changes, or not at all."""
+  """Returns a table's merge under privacy, which sums the changes or keeps all rows."""
   from tff_xc.round import merge
 
   found = table.merge
@@ -463,8 +465,8 @@ def _joined(table):
     )
   if found.row_renormalise:
     raise errors.InputError(
-      f'the server divides rows of the table {table.name!r} by the weight of those'
-      ' who hold them, which differential privacy has to hide: leave out'
+      f'the server divides rows of the table {table.name!r} by the weight of the clients'
+      ' that sent them, which differential privacy has to hide: leave out'
       ' --row_renormalize'
     )
   return dataclasses.replace(found, takes_optimizer=True)

@@ -1,22 +1,22 @@
-"""Bounds on what one client can change: poisoned updates are zeroed or clipped.
+"""Bounds on client updates: poisoned updates are zeroed or clipped.
 
-As `tff.learning.robust_aggregator`, to its digits: an update with a
-number above one bound counts as no change, and one with an L2 norm above another
-is scaled down to it. The bounds follow quantiles of the clients' norms (Andrew,
-Thakkar, McMahan, Ramaswamy: "Differentially Private Learning with Adaptive
+The results equal those of `tff.learning.robust_aggregator` digit for digit. Zeroing replaces
+an update by zeros if any number in it exceeds a bound. Clipping scales an update down if
+its L2 norm exceeds another bound. Both bounds follow quantiles of the clients' norms
+(Andrew, Thakkar, McMahan, Ramaswamy: "Differentially Private Learning with Adaptive
 Clipping", 2019, arXiv:1905.03871), without noise.
 
-A norm is of all that a client changed, the encoder and its rows of every table.
-Rows that it did not hold did not change. So the norm is that of the client's change
-of the whole model, and the result is that of TFF's aggregator on whole models,
-whichever rows were requested. Two norms, of encoder and rows, would turn an
-update's direction, and bound nothing that one norm does not bound.
+A norm covers a client's whole update, the encoder and its rows of every table. Rows that
+the client did not receive did not change, so this is the norm of its change of the whole
+model, and the result equals that of TFF's aggregator on whole models, whichever rows were
+requested. Separate norms of encoder and rows would change an update's direction without
+bounding anything more.
 
-Where clients send rows and not their changes (FedAwS, TurboSVM-FL), the change from
-the rows that they received is bounded.
+If clients send rows instead of changes (FedAwS, TurboSVM-FL), the bounds apply to the
+change from the rows that they received.
 
-Who fills a client's memory with nonsense may also fill its bounds: a deployment
-applies them where the updates arrive.
+Here the client applies the bounds. A deployment should apply them where the updates arrive,
+because a corrupted client may also have corrupted bounds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
 
 @hp.declared
 class Robust(option.Option):
-  """Bounds on updates, or a median or trimmed mean in place of the mean."""
+  """Adds bounds on updates, or a median or trimmed mean in place of the mean."""
 
   robust_aggregation: str = hp.field(
     'none',
@@ -99,7 +99,7 @@ class Quantile:
   """
 
   initial: float  # C of the first round.
-  quantile: float  # The share of norms that C shall not be below.
+  quantile: float  # The share of the clients' norms that C should reach or exceed.
   rate: float
   multiplier: float = 1.0
   increment: float = 0.0
@@ -109,40 +109,40 @@ class Quantile:
     return self.multiplier * state + self.increment
 
   def next(self, state, votes: tf.Tensor, of_round: parts.Round) -> tf.Tensor:
-    """Returns C after a round; if nobody's update is left, it stays."""
-    # In the order of operations of TFF's `PrivateQuantileEstimationProcess`, for
-    # equal digits: a client counts 1/2 or -1/2, and a dropped one has the norm 0.
+    """Returns C after a round. C does not change if every update was dropped."""
+    # The order of operations is that of TFF's `PrivateQuantileEstimationProcess`, for
+    # equal digits: a client counts 1/2 or -1/2, and a dropped client has the norm 0.
     clients = of_round.clients
     share = (0.5 * clients - votes) / clients + 0.5
     following = state * tf.exp(-(self.rate * (share - self.quantile)))
     return tf.where(of_round.weight > 0, following, state)
 
 
-# Those of `tff.learning.robust_aggregator`.
+# The bounds of `tff.learning.robust_aggregator`.
 ZEROING = Quantile(10.0, 0.98, math.log(10.0), 2.0, 1.0)
 CLIPPING = Quantile(1.0, 0.8, 0.2)
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds(parts.Part):
-  """What bounds the clients' updates; by bound, the state is that of its quantile."""
+  """Bounds the clients' updates. The state has the current C of each bound, by name."""
 
   name = 'bounds'
 
-  # The largest number of an update that is not zeroed, or None.
+  # The bound on an update's largest number, above which it is zeroed; None: no zeroing.
   zeroing: Quantile | None = ZEROING
-  # The largest L2 norm, to which others are scaled down, or None.
+  # The bound on the L2 norm, to which larger updates are scaled down; None: no clipping.
   clipping: Quantile | None = CLIPPING
 
   @property
   def bounds(self) -> Mapping[str, Quantile]:
-    """The bounds that there are, in the order in which they apply."""
+    """The bounds in use, in the order in which they apply."""
     each = ('zeroing', self.zeroing), ('clipping', self.clipping)
     return collections.OrderedDict((n, q) for n, q in each if q is not None)
 
   @property
   def metrics(self) -> tuple[str, ...]:
-    """Names of the numbers of a round; columns of metrics.csv."""
+    """The names of a round's metrics, which are columns of metrics.csv."""
     return tuple(m for n in self.bounds for m in METRICS[n])
 
   def initial(self):
@@ -155,7 +155,7 @@ class Bounds(parts.Part):
     for name, quantile in self.bounds.items():
       limits[name] = quantile.bound(state[name])
     change, found = bounded(local.change, limits)
-    for name, norm in found.norms.items():  # 1 if it is above C.
+    for name, norm in found.norms.items():  # A vote is 1 if the norm is above C.
       votes[name] = tf.cast(norm > state[name], tf.float32)
     reply = collections.OrderedDict(votes=votes, exceeded=found.exceeded)
     return parts.Answer(reply=reply, change=change)
@@ -177,16 +177,16 @@ METRICS = {
 
 
 class Bounded(NamedTuple):
-  """By bound, float32 scalars: what is compared with it, and 1 if it is above."""
+  """An update's norms, float32 scalars by name of the bound."""
 
-  norms: collections.OrderedDict
-  exceeded: collections.OrderedDict
+  norms: collections.OrderedDict  # The norm that is compared with the bound.
+  exceeded: collections.OrderedDict  # 1 if the norm is above the bound, else 0.
 
 
 def bounded(change: Any, bounds: Mapping[str, tf.Tensor]):
-  """Returns (a client's change within the bounds, `Bounded`).
+  """Returns (a client's change after all bounds are applied in order, `Bounded`).
 
-  The change is a structure of float32 tensors; bounds apply in their order.
+  The change is a structure of float32 tensors.
   """
   norms, exceeded = collections.OrderedDict(), collections.OrderedDict()
   for name, bound in bounds.items():
@@ -198,7 +198,7 @@ def bounded(change: Any, bounds: Mapping[str, tf.Tensor]):
 
 
 def _zeroing(change, bound):
-  """Returns (the largest size of a number, () -> zeros)."""
+  """Returns (the largest absolute value in the change, a function that returns zeros)."""
   del bound
   sizes = [tf.reduce_max(tf.abs(t)) for t in tf.nest.flatten(change)]
   # A tensor without numbers has a maximum of minus infinity.
@@ -207,8 +207,8 @@ def _zeroing(change, bound):
 
 
 def _clipping(change, bound):
-  """Returns (the L2 norm, () -> the change scaled down to `bound`)."""
-  # In TFF's order of operations, for equal digits.
+  """Returns (the change's L2 norm, a function that returns it scaled to the norm `bound`)."""
+  # The order of operations is TFF's, for equal digits.
   squares = [tf.norm(t, ord=2) ** 2 for t in tf.nest.flatten(change)]
   norm = tf.sqrt(tf.reduce_sum([tf.constant(0.0), *squares]))
   divisor = norm / bound

@@ -1,15 +1,15 @@
 """Learning rates that change with the rounds.
 
-With W rounds of warm-up, R = `rounds` and f = `factor`, round t = 0, 1, ... has the
-rate times
+Let W be the rounds of warm-up, R = `rounds` and f = `factor`. In round t = 0, 1, ... the
+learning rate is multiplied by
 
-  (t + 1) / W                            for t < W, whatever the shape; then, s = t - W:
+  (t + 1) / W                            for t < W, with every shape; then, with s = t - W:
   1                                      constant
   f + (1 - f) (1 + cos(pi s / R)) / 2    cosine; f from s = R on
   f^floor(s / R)                         step
 
-A client reads t from the round's seed. The server counts its steps: a round in which
-nobody's update is left takes none, and leaves the server's rate where it is.
+A client reads t from the round's seed. The server counts its steps instead: it takes no step
+in a round in which every update was dropped, so its learning rate does not change then.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ class Schedule:
 
   Attributes:
     shape: 'constant', 'cosine' or 'step'.
-    rounds: R, from the end of the warm-up on: until the cosine is at its end, or
-      between two steps.
-    factor: f, the cosine's last value, or what a step multiplies by.
-    warmup: W.
+    rounds: R, the number of rounds of the cosine, or between two steps, after the warm-up.
+    factor: f, the cosine's last value, or the factor of each step.
+    warmup: W, the number of rounds of warm-up.
   """
 
   shape: str = CONSTANT
@@ -41,7 +40,7 @@ class Schedule:
   warmup: int = 0
 
   def __call__(self, number: tf.Tensor) -> tf.Tensor:
-    """Returns float32, of rounds int32 of any shape."""
+    """Returns the factor, float32, for round numbers int32 of any shape."""
     t, warmup = tf.cast(number, tf.float32), float(self.warmup)
     since, rounds = tf.maximum(t - warmup, 0.0), float(self.rounds)
     if self.shape == COSINE:
@@ -117,7 +116,7 @@ class OfServer(option.Option):
 
 
 def of(settings, side: str) -> Schedule | None:
-  """Returns the schedule of the 'client' or 'server', or None for a rate that never changes."""
+  """Returns the schedule of the side 'client' or 'server'; None for a constant rate."""
   names = ('schedule', 'schedule_rounds', 'schedule_factor', 'warmup_rounds')
   shape, rounds, factor, warmup = (getattr(settings, f'{side}_{name}') for name in names)
   if shape == CONSTANT and not warmup:

@@ -1,12 +1,12 @@
-"""Secure sums: the server learns sums of updates, and no single one.
+"""Secure sums: the server learns only sums of updates, not single updates.
 
-Encoder and rows are summed by `tff.federated_secure_sum_bitwidth`, for which numbers
-are clipped to a bound and become integers of 32 bits: Bonawitz et al.: "Practical Secure
-Aggregation for Privacy-Preserving Machine Learning", CCS 2017. A deployment of TFF puts
-such a protocol in the operator's place; a simulation adds the integers. Clients count
-alike, so that weights say nothing.
+`tff.federated_secure_sum_bitwidth` sums encoder and rows. For it, numbers are clipped to a
+bound and converted to 32-bit integers: Bonawitz et al.: "Practical Secure Aggregation for
+Privacy-Preserving Machine Learning", CCS 2017. A deployment of TFF replaces this operator
+with such a protocol; a simulation adds the integers. All clients have equal weights, so
+weights reveal nothing.
 
-It needs tables that all clients receive and send whole: a sum by ids would show the ids.
+All clients must receive and send whole tables, because sums by row id would reveal the ids.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tff_xc.options import hyperparameters as hp, option
 
 @hp.declared
 class SecureSums(option.Option):
-  """Whether the server sees only sums of updates; larger numbers are clipped to a bound."""
+  """Adds up updates by secure sums, with numbers clipped to a bound."""
 
   secure_sums: bool = hp.field(
     False,
@@ -37,7 +37,7 @@ class SecureSums(option.Option):
   )
 
   def added(self, algorithm, facts):
-    """Raises `errors.InputError` if clients request rows, or the server needs them singly."""
+    """Raises InputError if clients select rows, or the server needs each client's rows."""
     from tff_xc.round import merge
 
     if not self.secure_sums:
