@@ -17,8 +17,8 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'results'
-# The number of rounds (least, most) in which a client participates in a run of sufficient length,
-# as in the long runs in `docs/results`.
+# The least and the most rounds per client that a run should have, as the long runs in
+# `docs/results` do.
 VISITS = 5, 10
 # A setting is similar to a run if no size differs by more than this factor.
 NEAR = 4.0

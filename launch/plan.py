@@ -1,12 +1,12 @@
-"""Plans a run before it runs: sizes, bytes, rounds, and commands to start with.
+"""Plans a run before it trains: sizes, bytes, rounds, and commands to start with.
 
   python -m launch.plan --num_classes=50000 --num_clients=3000 --classes_per_client=20
   python -m launch.plan --task=images --data_dir=photos --split=iid:20
   python -m launch.plan
 
-The first form takes the shape of data, the second one reads the data of a task. Both
-take the flags of `launch.train`; --algorithm may name several algorithms, with commas
-between them. Without any flag, the command checks whether this machine can run the
+The first form takes the shape of data, and the second reads the data of a task. Both
+take the flags of `launch.train`, but --algorithm may name several algorithms, separated by
+commas. Without any flag, the command checks whether this machine can run the
 project. Exit status: 0 all is well, 1 the machine has a problem.
 """
 
@@ -37,24 +37,25 @@ from tff_xc.report import text_table
 if TYPE_CHECKING:
   from tff_xc.data import client_data
 
-# In the order of the table.
+# The algorithms in the order of the plan's table.
 PLANNED = tuple(algorithms.ALGORITHMS)
-# The task of a shape, whose data are drawn, and its option that sets the encoder's size.
+# The task that generates data of a given shape, and its option for the size of the encoder.
 SHAPE, _WIDTH = 'features', task_lib.HIDDEN_DIM
-# The task of a data set in memory, by the kind of its description, and of sets of
-# labels.
+# The default task of a data set in memory, by the kind of its description, or 'sets' for label
+# sets.
 _TASKS = {'images': 'images', 'rows': 'table', 'sparse': 'sparse-text', 'sets': 'sparse-text-sets'}
-# The largest share of the classes that are negatives in kept comparisons.
+# The largest share of classes that are negatives in the comparisons of docs/results.
 _NEGATIVES = 0.1
 _HALF = {'message_precision': precision.BFLOAT16}
 _MEGA, _CLASS = 10**6, 'class'
-# Options that tasks set by algorithm, and by which they read the same data.
+# Options that may differ between algorithms, but do not change the data that a task reads.
 _NOT_OF_DATA = ('examples_per_round', 'feature_learning_rate', 'select_features', 'tie_items')
-# Flags with a number of 0 or more, and their help.
+# Help texts of flags that take numbers from 0.
 _NUMBERS = {
-  'encoder_parameters': 'Approximate number of encoder weights, with a shape of data; 0: those of the task.',
-  'max_megabytes_per_round': 'Largest average number of megabytes (10^6 bytes) that'
-  ' a client may receive, and send, in a round; 0: no limit.',
+  'encoder_parameters': 'approximate number of encoder weights for a shape of data; 0: the'
+  " task's number",
+  'max_megabytes_per_round': 'largest average number of megabytes (10^6 bytes) that a client may'
+  ' receive in a round, and that it may send; 0: no limit',
 }
 
 
@@ -72,20 +73,20 @@ def plan(
   Args:
     dataset_or_shape: a data set, or the shape of one: `num_classes`, `num_clients`,
       `classes_per_client` and other options of the task `features`.
-    task: the task whose network the data train; default: that of one's own data of
+    task: the task whose network is trained; default: the task for the user's own data of
       this kind.
-    max_megabytes_per_round: the most that a client may receive, and send, in a round,
-      in 10^6 bytes.
-    encoder_parameters: about how many weights the encoder of a shape has; 0: those of
-      the task.
-    measure: whether to train each algorithm for three rounds, to measure the seconds of
+    max_megabytes_per_round: the largest number of megabytes (10^6 bytes) that a client may
+      receive in a round, and that it may send.
+    encoder_parameters: the approximate number of encoder weights for a shape; 0: the
+      task's number.
+    measure: whether to train each algorithm for three rounds to measure the seconds of
       a round.
     **changes: flags of `launch.train` by name, such as `rounds=100`.
 
   Returns:
     A DataFrame with the columns algorithm, class_rows, negatives, bytes_down, bytes_up,
     message_precision, model_bytes, client_memory_bytes, memory_bytes, why_not ('' if the
-    algorithm fits), and with `measure` seconds_per_round. Its `attrs` have the rest of
+    algorithm fits), and with `measure` seconds_per_round. The frame's `attrs` have the rest of
     the plan, as `--json` prints it.
   """
   dataset = None
@@ -116,16 +117,16 @@ class Planner:
 
   task: str
   changes: Mapping[str, Any]  # Flags of `launch.train` by name.
-  chosen: Sequence[str] = ()  # Algorithms to show; none: all.
-  encoder_parameters: float = 0  # Of a shape; 0: those of the task.
-  most_bytes: float = math.inf  # That a client may receive, and send, in a round.
+  chosen: Sequence[str] = ()  # Algorithms to show; (): all.
+  encoder_parameters: float = 0  # The number of encoder weights for a shape; 0: the task's.
+  most_bytes: float = math.inf  # The limit on bytes in each direction per client and round.
   measures: bool = False  # Whether to train three rounds of each algorithm.
-  # By algorithm: the `experiment.Experiment`, and its `communication.Messages`.
+  # The `experiment.Experiment` and its `communication.Messages` by algorithm.
   _made: dict[str, tuple] = dataclasses.field(default_factory=dict)
   _kept: dict[tuple, Any] = dataclasses.field(default_factory=dict)  # See `_once`.
 
   def make(self, dataset: client_data.FederatedDataset | None = None) -> dict[str, Any]:
-    """Returns the plan, as JSON has it; by default of the data that the flags name."""
+    """Returns the plan as `--json` prints it; default data: those that the flags name."""
     for name in self.chosen:
       algorithms.get(name)
     if self.encoder_parameters:
@@ -139,7 +140,7 @@ class Planner:
     memory.require(
       4 * self.dataset.num_classes * first['options'].get('embedding_dim', 1),
       f'a table of {self.dataset.num_classes:,} classes',
-      'lower --embedding_dim, or give data of fewer classes',
+      'lower --embedding_dim, or give data with fewer classes',
     )
     lines = {name: self._line(name, configs[name]) for name in PLANNED}
     made = [self._made[name][0] for name in names if name in self._made]
@@ -166,14 +167,14 @@ class Planner:
     }
 
   def _given(self, name: str) -> dict[str, Any]:
-    """Returns the flags that a run of an algorithm takes."""
+    """Returns the given flags that apply to an algorithm."""
     names = {*experiment.SETTINGS, *tasks.OPTIONS, *algorithms.get(name).names}
     return {n: v for n, v in self.changes.items() if n in names}
 
   def _configs(self) -> dict[str, dict[str, Any] | str]:
-    """Returns each algorithm's configuration, or why it does not go with the flags.
+    """Returns each algorithm's configuration, or the reason why it refuses the flags.
 
-    Raises InputError if none of the chosen does, or if none takes one of the flags.
+    Raises InputError if all chosen algorithms refuse the flags, or if a flag applies to none.
     """
     chosen, found = self.chosen or PLANNED, {}
     for flag in self.changes:
@@ -193,7 +194,7 @@ class Planner:
     return found
 
   def _width(self, wanted: float) -> int:
-    """Returns the width of a perceptron with about so many weights, and no more."""
+    """Returns the width of the largest perceptron with at most `wanted` weights."""
     if self.task != SHAPE or _WIDTH.name in self.changes:
       raise errors.InputError(
         f'--encoder_parameters sets --{_WIDTH.name} of a shape; leave out --task and'
@@ -202,7 +203,7 @@ class Planner:
     given = {n: v for n, v in self.changes.items() if n in tasks.OPTIONS}
     options = tasks.get(SHAPE).checked_options(given)
     features, dim = options['num_features'], options['embedding_dim']
-    # Its three layers have width^2 + 2 half width + dim weights and biases.
+    # The three layers have width^2 + 2 half width + dim weights and biases.
     half = (features + dim + 2) / 2
     width = int(math.sqrt(half**2 + max(wanted - dim, 0)) - half)
     if not 1 <= width <= _WIDTH.most:
@@ -213,7 +214,7 @@ class Planner:
     return width
 
   def _line(self, name: str, config: Mapping | str) -> dict[str, Any]:
-    """Returns what is known of an algorithm, and why it does not fit; '': it does."""
+    """Returns the plan's line for an algorithm; `why_not` is '' if the algorithm fits."""
     line: dict[str, Any] = {'algorithm': name, 'message_precision': ''}
     if isinstance(config, str):
       return {**line, 'why_not': config}
@@ -241,7 +242,7 @@ class Planner:
       return f'it takes {needed} of memory, and {wording.human_bytes(free)} are free'
     if self.dataset.train.largest_label_set > 1:
       return ''
-    # What it warns of with one class per client, and not with two.
+    # The reason is a warning that the algorithm gives for one class per client, but not for two.
     warnings = algorithms.get(name)(**self._values(name)).warnings
     one, two = (warnings(self.dataset.num_classes, most) for most in (1, 2))
     return next((text for text in one if text not in two), '')
@@ -277,7 +278,7 @@ class Planner:
     }
 
   def _own_rows(self, made: experiment.Experiment) -> Mapping[str, communication.OwnRows]:
-    """Returns the rows that each client owns, see `communication.own_rows`."""
+    """Returns the rows of each client's classes and features, see `communication.own_rows`."""
     dataset, options = made.dataset, made.config['options']
     drawn = made.config['hyperparameters'].get('virtual_client_size', 0)
     drawn = drawn or options.get('examples_per_round', 0)
@@ -288,7 +289,7 @@ class Planner:
     )
 
   def _dataset(self, config: Mapping) -> client_data.FederatedDataset:
-    """Returns the data given, or those that a configuration reads."""
+    """Returns the given data set, or the one that a configuration reads."""
     if self._given_dataset:
       return self._given_dataset
     key = 'data', _key_of_data(config['options'])
@@ -302,13 +303,13 @@ class Planner:
     return self._once(key, lambda: task.with_network(self._dataset(config), options))
 
   def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
-    """Returns what `make` returned the first time; several algorithms share it."""
+    """Returns the first result of `make` for a key, which several algorithms share."""
     if key not in self._kept:
       self._kept[key] = make()
     return self._kept[key]
 
   def _seconds(self, name: str) -> float:
-    """Trains for three rounds; returns their median, since the first one compiles."""
+    """Trains three rounds; returns the median seconds, because the first round compiles."""
     given = {**self._given(name), 'rounds': 3, 'eval_every': 3}
     config = experiment.resolve(self.task, name, given)
     loaded = self._with_network(config)
@@ -317,7 +318,7 @@ class Planner:
     return summary['seconds_per_round_median']
 
   def _data(self) -> dict[str, Any]:
-    """Returns a description of the data and the model in numbers."""
+    """Describes the data and the model in numbers."""
     from tff_xc.measure import skew
 
     made = self._first
@@ -349,7 +350,7 @@ class Planner:
     }
 
   def _rounds(self) -> dict[str, Any]:
-    """Returns how often clients and classes take part in the rounds that are given."""
+    """Returns how often clients and classes participate in the planned number of rounds."""
     made = self._first
     train, rounds = made.dataset.train, made.config['rounds']
     each = made.config['hyperparameters']['clients_per_round']
@@ -366,7 +367,7 @@ class Planner:
     }
 
   def _starts(self, lines, data, rounds) -> tuple[list[dict[str, Any]], str]:
-    """Returns the commands to start with, the best one first, or why there is none."""
+    """Returns the commands to start with, the best first, and the reason if there is none."""
     (few, many), described = (rounds['rounds_for_visits'], self.dataset.description)
     number = rounds['rounds'] if rounds['is_given'] else max(rounds['rounds'], few)
     facts = advice.Facts(
@@ -404,12 +405,12 @@ class Planner:
       return [], f'{name} does not: {lines[name]["why_not"]}. {change}, or {other}'
     if len(found) == 1:
       [name], count = found, many if many > number else 2 * number
-      why = 'The same for another number of rounds, to compare.'
+      why = 'This is the same with a different number of rounds, to compare.'
       found[why] = self._start(lines[name], facts, count, why)
     return [*found.values()][:3], ''
 
   def _start(self, line: Mapping, facts, rounds: int, why: str) -> dict[str, Any]:
-    """Returns a command, and the kept comparison that it rests on."""
+    """Returns a command to start with, and the comparison that supports it."""
     name = line['algorithm']
     flags_, values = {**self._given(name), 'rounds': rounds}, self._values(name)
     if 'clients_per_round' in values:
@@ -438,7 +439,7 @@ class Planner:
   def _negatives(self, line: Mapping) -> int:
     """Returns the default number of negatives, or with a limit of bytes as many as it allows.
 
-    The number is at most a tenth of the classes, or the default if that is more.
+    The number is at most a tenth of the classes, unless the default is larger.
     """
     classes = self.dataset.num_classes
     wanted = default = line['negatives']
@@ -452,7 +453,7 @@ class Planner:
 
 
 def _largest(line: Mapping) -> float:
-  """Returns the bytes of the larger of an algorithm's messages; 0: there is none."""
+  """Returns the bytes of the larger of an algorithm's two messages; 0: there are none."""
   return max(line.get('bytes_down', 0), line.get('bytes_up', 0))
 
 
@@ -462,18 +463,18 @@ def _key_of_data(options: Mapping) -> str:
 
 
 def _read(task: task_lib.Task, data_dir: str, options: Mapping):
-  """Reads a task's data; what `Task.find` says of missing data goes first."""
+  """Reads a task's data. `Task.find` reports missing or incomplete data first."""
   if task.find and isinstance(part := task.find(data_dir), task_lib.Part):
-    print(f'{data_dir}: only a part is there, {part}', file=sys.stderr)
+    print(f'{data_dir}: the data are incomplete, {part}', file=sys.stderr)
   return (task.look or task.read)(data_dir, options)
 
 
 def _state_bytes(algorithm) -> int:
-  """Returns the bytes that the server keeps beside the model."""
+  """Returns the bytes that the server keeps in addition to the model."""
   from tff_xc.round import parts
 
   specs = algorithm.model.weight_specs()
-  with tf.Graph().as_default():  # Nothing is computed.
+  with tf.Graph().as_default():  # Only shapes are needed, so nothing is computed.
     tables = [t.initialize(specs.tables[t.name]) for t in algorithm.tables]
     encoder = algorithm.encoder_optimizer.initialize(specs.encoder)
     return task_lib.bytes_of((tables, encoder, parts.initial(algorithm)))
@@ -492,7 +493,7 @@ def main(arguments: Sequence[str]) -> None:
     sys.exit(machine.tell())
   if not {*tasks.get(SHAPE).option_values(), 'encoder_parameters', 'task'} & given:
     raise errors.InputError(
-      'nothing says what the data are; give a shape, such as --num_classes=1000'
+      'no flag names the data; give a shape, such as --num_classes=1000'
       ' --num_clients=100 --classes_per_client=10, or --task and --data_dir'
     )
   task = values.task or SHAPE
@@ -512,15 +513,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  # Not at import, since other commands have flags of these names.
+  # Flags are not defined at import, because other commands have flags with the same names.
   settings.define_experiment_flags()
   settings.define_picture_flag()
   for _name, _help in _NUMBERS.items():
     app.define_float(_name, 0.0, _help, least=0.0, most=1e9)
   for _name, _help in {
-    'measure': 'Train each algorithm for three rounds, to measure the seconds of a round.',
-    'json': 'Print the plan as JSON.',
+    'measure': 'train each algorithm for three rounds to measure the seconds of a round',
+    'json': 'print the plan as JSON',
   }.items():
     flags.DEFINE_bool(_name, False, _help)
-  flags.DEFINE_string('output', None, 'Folder for plan.json and plan.png, a picture of the bytes.')
+  flags.DEFINE_string('output', None, 'folder for plan.json and plan.png, a picture of the bytes')
   app.run(main, __doc__, settings.narrow_help)

@@ -1,4 +1,4 @@
-"""A plan of `launch.plan` for people: words, tables, and a picture of the bytes."""
+"""Shows a plan of `launch.plan` as sentences, tables and a picture of the bytes."""
 
 import pathlib
 import shlex
@@ -14,7 +14,7 @@ _MEGA = 10**6
 
 
 def to_text(found: Mapping, width: int) -> str:
-  """Returns a plan in words and tables."""
+  """Returns a plan as sentences and tables."""
   return '\n'.join(
     part(found, width) for part in (_of_data, _of_algorithms, _of_rounds, _of_starts)
   )
@@ -142,7 +142,7 @@ def _of_starts(found: Mapping, width: int) -> str:
         told += ' Your sizes differ from these by more than a factor of 4.'
       if drawn and found.get('most_bytes'):
         told += ' The number of negatives may have been different.'
-    # No line may end within quotes.
+    # A line of the command must not end within quotes.
     words = (w.replace(' ', '\0') for w in map(shlex.quote, shlex.split(start['command'])))
     command = _filled(' '.join(words), width, indent, f'{indent}  ', ' \\\n')
     text += command.replace('\0', ' ') + _filled(told, width, indent, indent)
@@ -150,7 +150,7 @@ def _of_starts(found: Mapping, width: int) -> str:
 
 
 def write(found: Mapping, folder: str) -> str:
-  """Writes plan.json and plan.png into a folder; returns a line that says so."""
+  """Writes plan.json and plan.png into a folder; returns a line that names them."""
   path = pathlib.Path(folder)
   figure, [ax] = pictures.panels(1, 1, (7, 5))
   lines = [line for line in found['algorithms'] if line.get('bytes_down')]
@@ -158,7 +158,7 @@ def write(found: Mapping, folder: str) -> str:
   for way, marker in (('down', 'o'), ('up', '^')):
     sent = [line[f'bytes_{way}'] / _MEGA for line in lines]
     ax.scatter(rows, sent, marker=marker, label=way, alpha=0.7)
-  for line in lines:  # Algorithms at one place share a name.
+  for line in lines:  # Algorithms at the same place share an annotation.
     place = line['class_rows'], float(f'{line["bytes_down"] / _MEGA:.2g}')
     places.setdefault(place, []).append(line['algorithm'])
   for place, (name, *others) in places.items():

@@ -87,7 +87,7 @@ _ANY = (
   ),
   task.DATA_SEED,
 )
-# The options that apply only with each value of --split; '': clients have a number of classes.
+# Options that apply to only one value of --split, by this value.
 _BY_SPLIT = {
   _DIRICHLET: ('concentration', 'size_deviation'),
   '': ('classes_per_client', 'classes_least', 'classes_most', 'consecutive_classes', 'group_share'),

@@ -47,7 +47,7 @@ class Source(NamedTuple):
 class Split(NamedTuple):
   """A split of photographs into clients."""
 
-  task: str  # Also the name of the split and of its rule.
+  task: str  # The name of the task, the split and its rule.
   source: Source
   is_made: bool = True  # Whether `launch.make_splits` has a rule of this name.
   train: str = ''  # The published file of the clients in the folder, or FILE:COLUMN.

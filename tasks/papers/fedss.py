@@ -67,8 +67,8 @@ _RETRIEVAL = {
   'eval_every': 100,
 }
 # Classes have similar ones here, too. With 2,000 classes, each class would be a positive of some
-# client in 80 of 500 rounds. With 1,000 classes it is one in 160 rounds. These settings were
-# fixed after a pilot with different data and seeds (100), before the judged seeds ran.
+# client in 80 of 500 rounds. With 1,000 classes, it is one in 160 of 500 rounds. These settings
+# were fixed after a pilot with different data and seeds (100), before the judged seeds ran.
 _IMAGENET = _DRAWN | {
   'num_classes': 1_000,
   'class_groups': 50,
