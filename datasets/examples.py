@@ -293,7 +293,7 @@ def check_classes(num_classes: int, where: str | os.PathLike) -> None:
   if num_classes > MOST_CLASSES:
     raise errors.InputError(
       f'{where} has classes up to {num_classes - 1:,}, and at most'
-      f' {MOST_CLASSES:,} classes will do; number them from 0 without gaps'
+      f' {MOST_CLASSES:,} classes are allowed; number them from 0 without gaps'
     )
 
 

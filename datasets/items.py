@@ -98,7 +98,7 @@ def told(
   tests = wording.count(len(dataset.test), 'test example')
   if dataset.validation is not None:
     tests += f', {len(dataset.validation):,} for validation'
-  print(f'{name}: {counts(found)}, {tests}; without training reach:', file=sys.stderr)
+  print(f'{name}: {counts(found)}, {tests}; scores without training:', file=sys.stderr)
   for line in wording.baselines(dataset.baselines):
     print(f'  {line}', file=sys.stderr)
   if idle := len(found.user_names) - len(dataset.train.partition):

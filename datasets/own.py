@@ -201,8 +201,8 @@ def _of_bounds(bounds, names: Sequence[str], size: int, path):
   wrong += [name for name in names if not {name, ''} & bounds.keys()]
   if wrong:
     raise errors.InputError(
-      f'--feature_bounds: {wording.shown(wrong[0])!r} is no single feature of {path}, or'
-      ' has no bounds; give LOW:HIGH of all features, or NAME=LOW:HIGH of each'
+      f'--feature_bounds: {wording.shown(wrong[0])!r} is not a single feature of {path}, or'
+      ' has no bounds; give LOW:HIGH for all features, or NAME=LOW:HIGH for each'
     )
   pairs = np.array([bounds.get(name) or bounds[''] for name in names])
   return pairs.mean(axis=1), (pairs[:, 1] - pairs[:, 0]) / 2

@@ -78,7 +78,7 @@ def load(
   labels = np.unique(data.labels[data.labels < len(data.class_names)])
   cure = (
     f'name two in {choice.split}, or put the images of each class into a folder named as the class,'
-    ' or list them with their classes in a CSV, of which `launch.make_splits` makes a --split'
+    ' or list them with their classes in a CSV and make a --split of it with `launch.make_splits`'
   )
   where = f'{store.path} ({", ".join(data.class_names[label] for label in labels[:1])})'
   examples_lib.require_two(len(labels), where, cure)
@@ -158,7 +158,7 @@ def _without(
       )
   print(
     f'warning: {path}: {bad.sum():,} of {len(bad):,} images {why} and will be left'
-    f' out, first {first}; {cure} (--corrupt=fail: an error)',
+    f' out, first {first}; {cure} (with --corrupt=fail, this is an error)',
     file=sys.stderr,
   )
   kept = np.flatnonzero(~bad)
@@ -282,9 +282,8 @@ def readable(
   unknown = np.flatnonzero(~found)
   if len(unknown) >= _MANY:
     print(
-      f'{store.path}: decoding {len(unknown):,} images to find damaged ones, once:'
-      ' the cache remembers each, also if this is stopped; --corrupt=fail leaves'
-      ' it out',
+      f'{store.path}: decoding {len(unknown):,} images once, to find damaged ones; the cache'
+      ' remembers each image even if this is interrupted, and --corrupt=fail skips it',
       file=sys.stderr,
     )
   blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]

@@ -145,7 +145,9 @@ def _images(paths, description, size: int, is_strict: bool) -> Inputs:
         yield block
     if not readable[0]:
       _, name, why = damaged[0]
-      raise errors.InputError(f'{name} is {why}, and no other image is; give sound images')
+      raise errors.InputError(
+        f'{name} is {why}, and no other image is readable either; give readable images'
+      )
 
   def image(number: int) -> np.ndarray:
     store = stores[readable[0][number]]

@@ -52,7 +52,9 @@ _KINDS = {
 }
 # Finds these words in other names, such as `seg_train` and `test2017`.
 _PART = re.compile(f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])')
-_BY_TABLE = 'list them with their classes in a CSV, of which `launch.make_splits` makes a --split'
+_BY_TABLE = (
+  'list them with their classes in a CSV and make a --split of it with `launch.make_splits`'
+)
 
 
 class Found:
@@ -193,9 +195,9 @@ def _kinds(split: list[list[str]], path) -> dict[str, int]:
     below = any(len(parts) > 1 and parts[0] in kinds for parts in split)
     if below or {*kinds.values()} - {_TRAIN}:
       raise errors.InputError(
-        f'{path} has {" and ".join(map(repr, sorted(kinds)))}, which are parts of a'
-        f' data set by their names, beside {others[0]!r}, which is none; take one or'
-        ' the other away, or rename a folder of a class'
+        f'{path} has {" and ".join(map(repr, sorted(kinds)))}, which are named like parts'
+        f' of a data set, beside {others[0]!r}, which is not; remove one or the other,'
+        ' or rename the folder of a class'
       )
     return {}  # The folder `train` is a class, perhaps of trains.
   if kinds and _TRAIN not in kinds.values():

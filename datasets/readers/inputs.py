@@ -1,7 +1,7 @@
 """Lists the examples of an input of `launch.make_splits`, which is one of these:
 
   folder, tar or zip of images      a folder for each class (`image_names`)
-  .csv .tsv .jsonl .ndjson .parquet a row an example (`datasets.readers.tables`)
+  .csv .tsv .jsonl .ndjson .parquet each row is an example (`datasets.readers.tables`)
   CIFAR-10, CIFAR-100               the official files, or their folder
   Extreme Classification Repository *_train.txt, trn_X_Y.txt, or their folder
   .npz                              arrays y, optionally client, test_y

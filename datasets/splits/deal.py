@@ -95,7 +95,7 @@ def parts(
   if by_users:
     if users is None:
       raise errors.InputError(
-        f'{where} does not say whose the examples are; {to_name_users}give'
+        f'{where} does not say which client owns each example; {to_name_users}give'
         ' --split, a FILE.csv or folder of `python -m launch.make_splits`, or'
         ' --split=class, or --split=iid:100 for 100 clients'
       )

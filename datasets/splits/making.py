@@ -39,7 +39,7 @@ _COUNTS = {
   'classes': 'classes',
   'classes_held': 'classes of clients',
   'examples': 'examples of clients',
-  'examples_unused': 'examples of nobody',
+  'examples_unused': 'examples without client',
   'test_examples': 'test examples',
   'retrieval_examples': 'retrieval examples',
 }
@@ -161,7 +161,7 @@ def _with_sets(examples: examples_lib.Examples, path: pathlib.Path) -> examples_
 def _check_fits(request, rule, examples, path) -> None:
   if rule.users and examples.users is None:
     raise errors.InputError(
-      f'{path} does not say whose its examples are; give a table with'
+      f'{path} does not say which user owns each example; give a table with'
       f' --user_column, or take another rule than {request.rule}'
     )
   if rule.labels == 'sets' and not examples.has_sets:

@@ -254,7 +254,8 @@ def _sizes(examples) -> np.ndarray:
   """Returns int64 [users], how many examples each user has."""
   if not examples.user_names:
     raise errors.InputError(
-      'all examples are of user NA, who is nobody; give data that name users, or take another rule'
+      'all examples have the user NA, which means no user; give data that name users, or take'
+      ' another rule'
     )
   some = examples.users[examples.users >= 0]
   return np.bincount(some, minlength=len(examples.user_names))

@@ -157,7 +157,7 @@ def join(data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str
 
   `rows` int [k] are numbers in `split.examples`. If an example has a set of labels, its
   row's class is one of the set. Raises `errors.InputError`, in which `where` names the
-  data, if a row names no example, an example of another row, or a different class.
+  data, if a row names no example, two rows name the same one, or classes differ.
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]

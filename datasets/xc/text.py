@@ -108,7 +108,7 @@ def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples
       if tuple(found) != wanted[: len(found)]:
         raise errors.InputError(
           f'{path}, line 1 names {found[0]:,} features and {sum(found[1:]):,} labels, and the'
-          f' model has {wanted[0]:,} and {wanted[1]:,}; give data of the same ones'
+          f' model has {wanted[0]:,} and {wanted[1]:,}; give data with the same numbers'
         )
       file.readline()
       first = 2
