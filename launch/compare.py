@@ -74,7 +74,7 @@ def compare(
     notes.append(f'settings that differ between the methods: {", ".join(found)}')
   first, *others = [(run.summary or {}).get('baselines') for run in frame['run']]
   if first and all(other == first for other in others):
-    notes.append(f'without training reach {"; ".join(wording.baselines(first))}')
+    notes.append(f'scores without training: {"; ".join(wording.baselines(first))}')
   # The figure is drawn before anything is written, so that errors leave no files.
   final = metric and metric.partition(':')[0]
   figure = curves_lib.compare_figure(frame, curves, over, reference, final)
