@@ -1,4 +1,4 @@
-"""Reads the examples of clients ahead of their use."""
+"""Prefetches the clients' examples in a thread."""
 
 import concurrent.futures
 import contextlib
@@ -10,23 +10,22 @@ import tensorflow as tf
 
 from tff_xc.round import cohort as cohort_lib
 
-# The most clients, and bytes of their examples, that are read ahead.
+# The largest numbers of clients, and of bytes of their examples, that are prefetched.
 _AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
 
 class Ahead(contextlib.AbstractContextManager):
-  """Round (from 0) -> the same cohort, whose values a thread reads ahead.
+  """A function round (from 0) -> cohort, with values that a thread prefetches.
 
-  They are read by (round, place in its cohort), in this order. What is read ahead is
-  bounded in clients and in bytes, and by the run's `rounds`. A value is the same whoever
-  reads it.
+  The thread reads values in the order of (round, place in the cohort), up to a number of
+  clients and bytes, and only within the run's `rounds`. Prefetching does not change values.
   """
 
   def __init__(self, cohorts: Callable[[int], cohort_lib.Cohort], rounds: int):
     self._cohorts, self._rounds = cohorts, rounds
-    self._drawn = {}  # The cohorts of this round and the next.
+    self._drawn = {}  # Cohorts of this round and the next, by round.
     self._started = {}  # Futures by (round, place).
-    self._last = (-1, 0)  # The value that was used last, in order.
+    self._last = (-1, 0)  # (round, place) of the furthest value that was used.
     self._largest = 0  # Bytes of the largest value so far.
     self._lock = threading.Lock()
     self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='tff_xc_prefetch')
@@ -35,7 +34,7 @@ class Ahead(contextlib.AbstractContextManager):
     self._thread.shutdown(cancel_futures=True)
 
   def __call__(self, round_number: int) -> cohort_lib.Cohort:
-    """Returns a cohort; rounds are asked for in ascending order."""
+    """Returns a cohort. Callers must ask for rounds in ascending order."""
     with self._lock:
       found = self._draw(round_number)
       for old in [r for r in self._drawn if r < round_number]:
@@ -57,7 +56,7 @@ class Ahead(contextlib.AbstractContextManager):
   def _take(self, cohort: cohort_lib.Cohort, round_number: int, place: int):
     with self._lock:
       started = self._started.pop((round_number, place), None)
-    # If the thread has not begun to read it, the caller reads at once.
+    # If the thread has not begun to read the value, the caller reads it now.
     value = cohort.examples[place] if started is None or started.cancel() else started.result()
     arrays = [t for t in tf.nest.flatten(value) if hasattr(t, 'nbytes')]
     with self._lock:
@@ -67,15 +66,15 @@ class Ahead(contextlib.AbstractContextManager):
     return value
 
   def _start(self) -> None:
-    """Starts to read what follows the last value that was used."""
+    """Starts to read the values after the last value that was used."""
     most = min(_AHEAD_CLIENTS, _AHEAD_BYTES // max(self._largest, 1))
     for key in self._following(most - len(self._started)):
       read = self._draw(key[0]).examples.__getitem__
-      with contextlib.suppress(RuntimeError):  # It is closed.
+      with contextlib.suppress(RuntimeError):  # The thread pool is closed.
         self._started[key] = self._thread.submit(read, key[1])
 
   def _following(self, count: int) -> Iterator[tuple[int, int]]:
-    """Yields the next values that are not started, at most `count`."""
+    """Yields (round, place) of the next values not yet started, at most `count`."""
     round_number, place = self._last
     while count > 0 and round_number < self._rounds:
       place += 1

@@ -1,11 +1,11 @@
-"""CCVR: class rows are calibrated after training, with virtual features.
+"""CCVR: calibrates class rows after training, with virtual features.
 
 Luo, Chen, Hu, Zhang, Liang, Feng: "No Fear of Heterogeneity: Classifier Calibration for
-Federated Learning with Non-IID Data", NeurIPS 2021, arXiv:2106.05001. With the final
-encoder, a client sends of each of its classes the number of its examples, and the mean
-and covariance of their embeddings. The server joins these to the mean and covariance of
-all examples of a class, draws virtual features from the normal distributions that have
-them, and trains the class rows on these alone.
+Federated Learning with Non-IID Data", NeurIPS 2021, arXiv:2106.05001. For each of its
+classes, a client sends the number of examples and the mean and covariance of their
+embeddings by the final encoder. The server combines these into the mean and covariance of
+all examples of a class. It draws virtual features from normal distributions with these
+means and covariances, and trains only the class rows on them.
 """
 
 import dataclasses
@@ -20,18 +20,19 @@ from tff_xc.data import client_data
 from tff_xc.measure import evaluation
 from tff_xc.round import losses
 
-_BATCH = 64  # Of SGD on virtual features.
-_MOST_BYTES = 2**32  # Of all covariances, and of all virtual features.
+_BATCH = 64  # Batch size of SGD on virtual features.
+_MOST_BYTES = 2**32  # Limit for all covariances, and for all virtual features.
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-  """How class rows are calibrated.
+  """Settings of the calibration.
 
   Attributes:
-    features: M, virtual features of each class.
-    epochs: passes of SGD over them, from the rows of the run.
-    learning_rate: of SGD.
+    features: M, the number of virtual features of each class.
+    epochs: the number of passes of SGD over the virtual features. SGD starts at the run's
+      class rows.
+    learning_rate: the learning rate of SGD.
   """
 
   features: int
@@ -40,15 +41,15 @@ class Calibration:
 
 
 class Gaussians(NamedTuple):
-  """Embeddings of the n classes; zeros for classes without examples."""
+  """Statistics of the embeddings of n classes; zeros for classes without examples."""
 
   counts: np.ndarray  # int64 [n].
   means: np.ndarray  # float64 [n, d].
-  covariances: np.ndarray  # float64 [n, d, d], unbiased; 0 of a single example.
+  covariances: np.ndarray  # float64 [n, d, d], unbiased; 0 if a class has one example.
 
 
 def of_client(embeddings: np.ndarray, labels: np.ndarray):
-  """Returns what a client sends: {class: (count, mean [d], covariance [d, d])}."""
+  """Returns a client's message, {class: (count, mean [d], covariance [d, d])}."""
   sent = {}
   for label in np.unique(labels):
     own = embeddings[labels == label].astype(np.float64)
@@ -60,7 +61,7 @@ def of_client(embeddings: np.ndarray, labels: np.ndarray):
 
 
 def joined(messages: Iterable[dict], num_classes: int, dim: int) -> Gaussians:
-  """Returns the server's means and covariances, as of all examples together."""
+  """Combines the clients' messages into the statistics of all examples together."""
   if num_classes * dim * dim * 8 > _MOST_BYTES:
     raise errors.InputError(
       f'--calibrate: covariances of {num_classes:,} classes and {dim} dimensions have'
@@ -82,10 +83,10 @@ def joined(messages: Iterable[dict], num_classes: int, dim: int) -> Gaussians:
 
 
 def with_rows(gaussians: Gaussians, head, table) -> Gaussians:
-  """Returns the same without classes that the head never finds (FedProto).
+  """Returns the statistics without classes that the head never predicts (FedProto).
 
-  They have no prototype, which training does not give them, and their features would
-  only push the prototypes of others away.
+  These classes have no prototype, and calibration does not give them one. Their features
+  would only push the prototypes of other classes away.
   """
   scored = head.scoring_rows(table)
   if scored is None or scored[1] is None:
@@ -95,7 +96,7 @@ def with_rows(gaussians: Gaussians, head, table) -> Gaussians:
 
 
 def virtual(gaussians: Gaussians, features: int, seed: int):
-  """Returns (float32 [m, d], labels int32 [m]): `features` of each class with examples."""
+  """Returns (virtual features float32 [m, d], labels int32 [m]), `features` per class."""
   random, (_, dim) = np.random.default_rng(seed), gaussians.means.shape
   labels = np.flatnonzero(gaussians.counts)
   if len(labels) * features * dim * 4 > _MOST_BYTES:
@@ -105,7 +106,7 @@ def virtual(gaussians: Gaussians, features: int, seed: int):
     )
   drawn = np.empty([len(labels), features, dim], np.float32)
   for place, label in enumerate(labels):
-    # Few examples give a singular covariance, which Cholesky refuses.
+    # With few examples the covariance is singular, and a Cholesky factorization fails.
     values, vectors = np.linalg.eigh(gaussians.covariances[label])
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     normal = random.standard_normal([features, dim])
@@ -143,8 +144,8 @@ def calibrated(
 ) -> classifier.ModelWeights:
   """Returns the weights with class rows calibrated on the training clients.
 
-  InputError: examples have sets of labels, a class no row of its own, there is too
-  much to keep, or numbers are not finite.
+  Raises InputError if examples have sets of labels, if classes share rows, if covariances or
+  features need too much memory, or if numbers are not finite.
   """
   if model.label_sets or model.rows_per_label != 1:
     raise errors.InputError(

@@ -1,11 +1,10 @@
-"""Keeps the newest states of a run: saves atomically, never deletes on loading.
+"""Saves and loads the newest checkpoints of a run. Saving is atomic; loading deletes nothing.
 
-A state is a file `checkpoints/round_N.npz`, which holds its tensors in order,
-under their paths in the state, such as `weights/tables/class`. Rows of a state may
-lack updates that are still to come, such as FedSS's momentum; where they do, the
-file also holds the model's array, `model/tables/class`. (A SavedModel, as
-`tff.program` writes it, leaves some of its graph in the memory of the process with
-every save.)
+A checkpoint is a file `checkpoints/round_N.npz`. It has the tensors of the round's state in
+order, with their paths in the state as names, such as `weights/tables/class`. A state's
+rows may lack pending updates, such as FedSS's momentum. In this case the file also has the
+model's array, `model/tables/class`. (This module does not use `tff.program`'s SavedModels,
+because every save leaves a part of its graph in the memory of the process.)
 """
 
 import os
@@ -24,29 +23,29 @@ from tff_xc import errors, files
 from tff_xc.experiment import storage
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
-_SECRET, _SECRET_BITS = 'secret_seed', 62  # As many as `randomness.pair` keeps.
-# By run directory, the secrets of runs that this process has not begun yet.
+_SECRET, _SECRET_BITS = 'secret_seed', 62  # `randomness.pair` keeps 62 bits.
+# The secrets of runs that this process has not begun yet, by run directory.
 _NEW_SECRETS: dict[str, int] = {}
 _NAME = re.compile(r'round_(\d+)\.npz')
 _KEPT = 3
-# Before the names of arrays that are saved with a state.
+# Prefix of the names of additional arrays that are saved with a state.
 _MORE = 'more:'
 _WEIGHTS, _MODEL = 'weights/', 'model/'
 _ABOUT = (
-  'The model is model/X where there is one, and weights/X for all others: rows of'
-  ' these weights/X still lack momentum updates, and the noise of --dp. To resume needs only weights/X.'
+  'The model consists of model/X where it exists, and of weights/X otherwise: if model/X exists,'
+  ' weights/X still lacks momentum updates, or the noise of --dp. Resuming needs only weights/X.'
 )
 
 
 def prepare(run_dir: str | os.PathLike) -> None:
-  """Makes the folder, and removes what a kill left of files; needs the run's lock."""
+  """Makes the folder, and removes temporary files left by a kill; needs the run's lock."""
   root = pathlib.Path(run_dir) / _FOLDER
   root.mkdir(exist_ok=True)
   files.remove_leftovers(root, re.compile(rf'{_NAME.pattern}|{_SECRET}').fullmatch)
 
 
 def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
-  """Returns what seeds a run: `seed`, or the secret of a run whose `privacy` needs one.
+  """Returns the seed of a run: `seed`, or the run's secret seed if `privacy` needs one.
 
   A run without checkpoints draws a new secret, which stays the same in this process
   until `keep_secret` writes it.
@@ -66,9 +65,9 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
 
 
 def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
-  """Writes the secret of a private run, for its owner alone; needs the run's lock.
+  """Writes a private run's secret seed so that only the user can read it; needs the run's lock.
 
-  Nobody else can read the checkpoints either, which have it, too.
+  Other users cannot read the checkpoints either, because they contain the secret, too.
   """
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
   if file.exists() and files.read_text(file).strip() != str(seed):
@@ -89,12 +88,12 @@ def load_newest(
   moves_damaged: bool = False,
   only: int | None = None,
 ):
-  """Returns (state, rounds done, arrays saved with it) of the newest sound checkpoint.
+  """Returns (state, rounds done, arrays saved with it) of the newest undamaged checkpoint.
 
-  (`like`, 0, {}) where there is none. A state of another structure, shapes or dtypes than
-  `like` is refused; `problem` says what else is damaged, from the arrays saved with it.
-  It tells of damaged ones on stderr, and moves them to `checkpoints/damaged` if asked to.
-  `only`: of this round, or none.
+  Returns (`like`, 0, {}) if there is no checkpoint. Refuses a state whose structure, shapes
+  or dtypes differ from those of `like`. `problem` gets the arrays saved with a checkpoint,
+  and says what else is damaged. Warns of damaged checkpoints on stderr, and moves them to
+  `checkpoints/damaged` if `moves_damaged`. `only`: load no checkpoint except this round's.
   """
   root = pathlib.Path(run_dir) / _FOLDER
   versions = kept(run_dir) if only is None else [only]
@@ -126,7 +125,7 @@ def load_newest(
     if difference := _first_difference(named, storage.named(like)):
       raise errors.InputError(
         f'{path} is of another model: {difference}; choose another --run_dir,'
-        ' or the version of this program that wrote it'
+        ' or use the version of this program that wrote it'
       )
     tensors = [tf.convert_to_tensor(array) for array in named.values()]
     return tf.nest.pack_sequence_as(like, tensors), version, more
@@ -141,11 +140,11 @@ def save(
   model: Callable[[], Any] = dict,
   best: int | None = None,
 ) -> int:
-  """Saves a state, unless it is saved; returns the oldest round to resume from.
+  """Saves a state unless it is already saved; returns the oldest round to resume from.
 
-  It keeps the newest three, and that of the round `best`, if it was saved.
-  With it `more`, arrays by names that are in no state, and the `model`'s weights where
-  they are not those of the state.
+  The file also gets the arrays `more`, by names that no state has, and those weights of
+  `model` that differ from the state's. Afterwards only the newest three checkpoints remain,
+  and that of the round `best`, if it was saved.
   """
   path = path_of(run_dir, rounds_done)
   if not path.exists():
@@ -161,7 +160,7 @@ def save(
 
 
 def keep_aside(run_dir: str | os.PathLike, file: pathlib.Path) -> None:
-  """Copies a file to the damaged checkpoints, if there are any."""
+  """Copies a file to the folder of damaged checkpoints, if this folder exists."""
   root = pathlib.Path(run_dir) / _FOLDER
   if file.exists() and (root / _DAMAGED).is_dir():
     shutil.copyfile(file, _aside(root, file))
@@ -208,16 +207,16 @@ def model_arrays(run_dir: str | os.PathLike, version: int) -> dict[str, np.ndarr
 
 
 def load_model(run_dir: str | os.PathLike, version: int, like):
-  """Returns a round's global model, all that waits in its state applied.
+  """Returns a round's global model, with all pending updates of its state applied.
 
-  `like` is the `EmbeddingClassifier.weight_specs` of the model; another one is refused.
-  Raises `storage.DamagedError` for a file that is missing or damaged.
+  `like` is the model's `EmbeddingClassifier.weight_specs`; other weights are refused. Raises
+  `storage.DamagedError` for a file that is missing or damaged.
   """
   path = path_of(run_dir, version)
   weights, expected = model_arrays(run_dir, version), storage.named(like)
   if difference := _first_difference(weights, expected):
     raise errors.InputError(
-      f'{path} is of another model: {difference}; take the version of this program that wrote it'
+      f'{path} is of another model: {difference}; use the version of this program that wrote it'
     )
   tensors = [tf.convert_to_tensor(weights[name]) for name, _ in expected]
   return tf.nest.pack_sequence_as(like, tensors)
@@ -233,7 +232,7 @@ def kept(run_dir: str | os.PathLike) -> list[int]:
 
 
 def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
-  """Says where arrays differ from leaves expected; '' where nowhere."""
+  """Describes the first difference between arrays and expected leaves; '' if there is none."""
 
   def described(leaf):
     return f'{np.dtype(leaf.dtype.name)} {list(leaf.shape)}'

@@ -1,9 +1,9 @@
-"""What clients keep between the rounds of a run: files beside its checkpoints.
+"""Stores the clients' states between the rounds of a run in files beside its checkpoints.
 
-A state may be a whole model, and a run may have thousands of clients, so only a
-round's states are in memory (up to four times while it collects them). A client's
-state after a round is a file `client_states/CLIENT_ROUND.npz`. A checkpoint says which
-of them belong to it; those that no checkpoint needs any more are removed.
+A state may be a whole model, and a run may have thousands of clients. Therefore only the
+states of one round's clients are in memory (up to four copies while a round collects them).
+A client's state after a round is a file `client_states/CLIENT_ROUND.npz`. Each checkpoint
+records which files belong to it. Files that no checkpoint needs are removed.
 """
 
 import concurrent.futures
@@ -22,20 +22,20 @@ from tff_xc.round import cohort, examples as examples_lib
 
 FOLDER = 'client_states'
 _NAME = re.compile(r'(\d+)_(\d+)\.npz')
-# In a checkpoint: the clients that have a state, and the rounds and checksums of
-# their files.
+# Names of a checkpoint's arrays: the clients that have a state, and the rounds and
+# checksums of their files.
 _IDS, _ROUNDS, _SUMS = 'client_ids', 'client_rounds', 'client_sums'
 _SYNCED_AT_ONCE = 8
 
-# By client, the rounds of its files, ascending. The last one is its state, and only
-# older checkpoints may need the others.
+# The rounds of each client's files, ascending. The last file is the client's state. Only
+# older checkpoints may need the other files.
 Kept = Mapping[int, tuple[int, ...]]
 
 
 class ClientStates:
-  """The states of all clients that have taken part in a run.
+  """The states of all clients that have participated in a run.
 
-  `kept` are the present files. A round that is done sets what `write` returned.
+  `kept` lists the current files. After a round, the caller sets it to the result of `write`.
   """
 
   def __init__(self, spec: Any, run_dir: pathlib.Path):
@@ -48,7 +48,7 @@ class ClientStates:
     self._saved = 0  # The newest checkpoint's round.
 
   def of(self, client_id: int) -> examples_lib.KeptState:
-    """Returns what the client kept; zeros, not known, for a new client."""
+    """Returns the client's state. For a new client, `known` is False and values are 0."""
     if client_id not in self.kept:
       return self._unknown
     path = self._path(client_id, self.kept[client_id][-1])
@@ -71,7 +71,7 @@ class ClientStates:
   def attach(
     self, examples: Sequence[examples_lib.ClientExamples]
   ) -> Sequence[examples_lib.ClientExamples]:
-    """Returns a cohort's examples with the clients' states, as they are read."""
+    """Returns a cohort's examples with the clients' states, which are read on access."""
 
     def with_state(client):
       return client._replace(state=self.of(int(client.client_id)))
@@ -79,8 +79,8 @@ class ClientStates:
     return cohort.Values(with_state, examples)
 
   def write(self, new: examples_lib.KeptStates, round_number: int) -> Kept:
-    """Writes what a round's clients returned; returns `kept` with them."""
-    # Superseded between two checkpoints: no checkpoint will need them.
+    """Writes the states that a round's clients returned, and returns `kept` with them."""
+    # Remove files that were superseded between two checkpoints: no checkpoint needs them.
     kept = self._without(lambda at, by: at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
     names = [name for name, _ in self._named]
@@ -89,14 +89,14 @@ class ClientStates:
     for place, client_id in enumerate(np.asarray(new.ids).tolist()):
       named = dict(zip(names, (leaf[place] for leaf in leaves), strict=True))
       path = self._path(client_id, round_number)
-      # Not durable, see `sync`.
+      # `sync` makes the files durable later.
       found = storage.write_arrays(path, named, durable=False)
       self._sums[client_id, round_number] = found
       kept[client_id] = (*kept.get(client_id, ()), round_number)
     return kept
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """Returns what a checkpoint records, by name."""
+    """Returns the arrays that a checkpoint records, by name."""
     last = [(i, self.kept[i][-1]) for i in sorted(self.kept)]
     sums = [self._sums[file] for file in last]
     return {
@@ -106,13 +106,13 @@ class ClientStates:
     }
 
   def sync(self) -> None:
-    """Waits until the disk has the files that the next checkpoint names."""
+    """Waits until the files that the next checkpoint names are on disk."""
     new = [
       self._path(client, rounds[-1])
       for client, rounds in self.kept.items()
       if rounds[-1] > self._saved
     ]
-    # At once, since the file system then writes its journal once for many.
+    # Sync files in parallel, because the file system then writes its journal once for many.
     with (
       storage.writing(self._folder),
       concurrent.futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool,
@@ -123,14 +123,17 @@ class ClientStates:
         files.sync(self._folder)
 
   def saved(self, oldest: int, newest: int) -> None:
-    """Removes what no checkpoint needs, from that of round `oldest` to the `newest`."""
+    """Removes files that no checkpoint from round `oldest` to round `newest` needs."""
     self.kept = self._without(lambda at, by: by <= oldest)
     last = {(client, rounds[-1]) for client, rounds in self.kept.items()}
     self._sums = {file: n for file, n in self._sums.items() if file in last}
     self._saved = newest
 
   def _without(self, is_needless: Callable[[int, int], bool]) -> dict:
-    """Removes superseded files by (round, the next file's round); returns `kept`."""
+    """Removes superseded files and returns the remaining ones as `kept`.
+
+    `is_needless` gets the round of a file and the round of the client's next file.
+    """
     left = {}
     for client, rounds in self.kept.items():
       needless = {p[0] for p in itertools.pairwise(rounds) if is_needless(*p)}
@@ -140,7 +143,7 @@ class ClientStates:
     return left
 
   def restore(self, arrays: Mapping[str, np.ndarray], done: int) -> None:
-    """Takes over what the checkpoint of round `done` saved of `arrays`."""
+    """Restores `kept` from the `arrays` of the checkpoint of round `done`."""
     files.remove_leftovers(self._folder, _NAME.fullmatch)
     if not done:
       return
@@ -161,7 +164,7 @@ class ClientStates:
     self._saved = done
 
   def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
-    """Says which file is missing, cut short or not of this run; '' if none is."""
+    """Says which file is missing, truncated or from another run; '' if all are right."""
     sums = _sums(arrays)
     for file in _rounds(arrays).items():
       path = self._path(*file)
@@ -180,9 +183,9 @@ class ClientStates:
 def of_checkpoint(
   spec: Any, run_dir: pathlib.Path, arrays: Mapping[str, np.ndarray]
 ) -> ClientStates:
-  """Returns the states that a checkpoint's `arrays` name, to read; no file changes.
+  """Returns the states that a checkpoint's `arrays` name, for reading; changes no file.
 
-  Raises `errors.InputError` if one of them is missing, damaged or of another run.
+  Raises `errors.InputError` if a file is missing, damaged or from another run.
   """
   found = ClientStates(spec, run_dir)
   if problem := found.problem(arrays):
@@ -192,12 +195,12 @@ def of_checkpoint(
 
 
 def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
-  """Returns the round of each client's state as a checkpoint records them."""
+  """Returns the round of each client's state from a checkpoint's arrays."""
   ids, rounds = (arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS))
   return dict(zip(ids, rounds, strict=True))
 
 
 def _sums(arrays: Mapping[str, np.ndarray]) -> dict[tuple[int, int], int]:
-  """Returns the checksums of the files as a checkpoint records them."""
+  """Returns the checksums of the clients' files from a checkpoint's arrays."""
   sums = arrays.get(_SUMS, np.zeros(0, np.int64)).tolist()
   return dict(zip(_rounds(arrays).items(), sums, strict=False))

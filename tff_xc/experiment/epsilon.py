@@ -1,4 +1,4 @@
-"""Epsilon of a run: what an accountant needs to know of its clients."""
+"""Computes the epsilon of a run from how often its clients participate."""
 
 import collections
 import dataclasses
@@ -13,10 +13,10 @@ from tff_xc.round import algorithm as algorithm_lib, cohort, frozen
 def of_rounds(
   algorithm: algorithm_lib.Algorithm, dataset: client_data.FederatedDataset, seed: int
 ) -> Callable[[int], float]:
-  """Returns a function: rounds done -> epsilon of an algorithm with the part 'dp'.
+  """Returns a function rounds done -> epsilon, for an algorithm with the part 'dp'.
 
-  With noise of the clients it is that of the one which took part most often; ask for
-  rounds in ascending order, then.
+  If clients add the noise, epsilon is that of the client that participated most often, and
+  callers must ask for rounds in ascending order.
   """
   hidden = algorithm.part('dp')
   if hidden.bits:
@@ -34,7 +34,7 @@ def noise_multiplier(
   rounds: int,
   epsilon: float,
 ) -> float:
-  """Returns the z with which a run of so many rounds has at most `epsilon`."""
+  """Returns the noise multiplier z with which a run of `rounds` has at most `epsilon`."""
   hidden = algorithm.part('dp')
   if hidden.bits:
     epsilon_of = _distributed(algorithm, dataset, seed)
@@ -48,25 +48,25 @@ def noise_multiplier(
 
 
 def _events(algorithm, dataset, seed):
-  """Returns (`Sampling`, function from a number of rounds to how often noise hides a client)."""
+  """Returns (`Sampling`, a function from rounds to the number of noisy sums or updates)."""
   if not algorithm.part('dp').local:
     if not hasattr(algorithm.sampling, 'participation'):
       raise errors.InputError(
         f'{type(algorithm.sampling).__name__} has no method participation(dataset),'
-        ' which says how clients come to take part; add it, to know an epsilon'
+        ' which says how clients are sampled; add it, because epsilon depends on it'
       )
     sampling = privacy_loss.Sampling(*algorithm.sampling.participation(dataset))
     return sampling, lambda rounds: rounds
-  # Any two updates are two norms apart at most; who takes part is no secret.
+  # Two updates differ by at most twice the norm. Participation is not secret.
   sampling = privacy_loss.Sampling(privacy_loss.FIXED, 1.0)
   part = _participation(algorithm, dataset, seed)
   return sampling, lambda rounds: part(rounds)[0]
 
 
 def _distributed(algorithm, dataset, seed):
-  """Returns (`Privacy` with `bits`, rounds) -> epsilon, of rounds in ascending order.
+  """Returns a function (`Privacy` with `bits`, rounds) -> epsilon, for ascending rounds.
 
-  A round counts as if it had the noise of the fewest clients of any round.
+  It assumes that every round has only the noise of the round with the fewest clients.
   """
   part = _participation(algorithm, dataset, seed)
   count = numbers_sent(algorithm)
@@ -86,9 +86,9 @@ def _distributed(algorithm, dataset, seed):
 
 
 def _participation(algorithm, dataset, seed):
-  """Returns rounds -> (most rounds of a client, fewest clients of a round).
+  """Returns a function rounds -> (most rounds of a client, fewest clients of a round).
 
-  Ask for rounds in ascending order.
+  Callers must ask for rounds in ascending order.
   """
   cohorts = algorithm.sampling.cohorts(dataset, seed)
   clients, counts = len(dataset.train.partition), collections.Counter()
@@ -108,7 +108,7 @@ def _participation(algorithm, dataset, seed):
 
 
 def numbers_sent(algorithm: algorithm_lib.Algorithm) -> int:
-  """Returns how many numbers of the model a client sends that receives all rows."""
+  """Returns how many numbers a client sends if it receives all rows."""
   specs = frozen.trained_part(algorithm, algorithm.model.weight_specs())
   whole = classifier.union(specs.encoder, specs.encoder_state)
   sent = [t.name for t in algorithm.tables if t.merge.sends_rows]

@@ -1,4 +1,4 @@
-"""Scores of single clients' personal models, in memory bounded by a few clients."""
+"""Scores the personal models of single clients, with only a few clients in memory."""
 
 import concurrent.futures
 import dataclasses
@@ -18,7 +18,7 @@ from tff_xc.round import algorithm as algorithm_lib, cohort, personal, randomnes
 
 @dataclasses.dataclass(frozen=True)
 class Personalization:
-  """How a client makes the global model its own; see `personal.build`."""
+  """How a client personalizes the global model; see `personal.build`."""
 
   steps: int
   part: str = personal.ALL
@@ -38,22 +38,22 @@ def scores(
 ) -> np.ndarray:
   """Returns float64 [K], each client's score after its own local steps.
 
-  Clients and scores are those of `client_scores.clients`. A client trains on its
-  training examples as in the round after `state`, is scored on its held-out ones, and
-  is forgotten. A client without training examples, and any after no steps, keeps the
-  model from which it begins: its own, if it has one, else the global one.
+  Clients and scores are those of `client_scores.clients`. A client trains on its training
+  examples as in the round after `state` and is scored on its held-out examples. Its model
+  is then discarded. A client starts from its own stored model, if it has one, else from
+  the global model. A client without training examples, or with zero steps, does not train.
 
   Args:
-    how: steps, what they move, and their rate.
-    algorithm: of the run.
-    dataset: of the run.
-    evaluator: on `dataset`.
+    how: number of steps, trained part of the model, and learning rate.
+    algorithm: the run's algorithm.
+    dataset: the run's data.
+    evaluator: an evaluator on `dataset`.
     state: the `RoundState` after the run.
     weights: the global model.
-    before: float64 [K], its scores; nan: not scored.
-    threads: clients that train at a time; 0: one for each core. Scores do not depend
-      on it.
-    kept: what training clients keep of models of their own, or None.
+    before: float64 [K], the global model's scores; nan for clients that are not scored.
+    threads: number of clients that train at a time; 0: one for each core. Scores do not
+      depend on it.
+    kept: the training clients' stored states, if they include personal models, or None.
   """
   if not how.steps and kept is None:
     return before
@@ -108,10 +108,9 @@ def scores(
 
 
 def _with_room(algorithm, dataset) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose requests have room for all examples of any client.
+  """Returns the algorithm with requests that have room for all examples of any client.
 
-  In training, only training clients request rows, and perhaps for some of their
-  examples at a time.
+  In training, only training clients request rows, and maybe only for some of their examples.
   """
   everyone = [dataset.train]
   if dataset.unseen is not None and len(dataset.unseen.train.numbers):

@@ -1,8 +1,8 @@
-"""The schedule of a run, and what a run shows while it trains.
+"""The schedule of a run, and its progress display.
 
-A terminal gets a bar; without one, every evaluation is a line, with the scores that
-fit its width. Both show the bytes of all clients so far, and the time left once this
-process has done ten rounds and, after a resume, its first evaluation.
+On a terminal, a run shows a progress bar. Elsewhere, it prints a line for each evaluation,
+with as many scores as fit the width. Both show the bytes of all clients so far. They show
+the time left after this process has done ten rounds and, if it resumed, an evaluation.
 """
 
 import collections
@@ -21,10 +21,10 @@ from tff_xc.report import text_table
 
 # The time left is shown after this many rounds.
 _ROUNDS_FIRST = 10
-# A part's median is over this many of its last times.
+# The median time of a round, evaluation or checkpoint is over this many recent ones.
 _RECENT = 50
-# Without tqdm's own estimate, which evaluations disturb, and short: tqdm cuts off
-# what does not fit the terminal.
+# The bar leaves out tqdm's own estimate, which evaluations disturb. It is short, because
+# tqdm cuts off text that does not fit the terminal.
 _BAR = '{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]'
 
 
@@ -33,32 +33,33 @@ class Schedule:
   """The number of rounds, evaluations and checkpoints."""
 
   rounds: int  # Rounds of the whole run.
-  # Rounds between evaluations; the last round is evaluated too.
+  # Rounds between evaluations. The last round is always evaluated.
   eval_every: int
-  checkpoint_every: int  # Rounds between checkpoints; likewise.
+  checkpoint_every: int  # Rounds between checkpoints. The last round always has one.
 
   def due(self, every: int, round_number: int) -> bool:
-    """Whether an action of period `every` is due after the round."""
+    """Whether an action with period `every` is due after the round."""
     return round_number % every == 0 or round_number == self.rounds
 
   def left(self, every: int, done: int) -> int:
-    """Returns how often an action of period `every` is due after `done`."""
+    """Returns how often an action with period `every` is still due after `done` rounds."""
     extra = done < self.rounds and self.rounds % every != 0
     return self.rounds // every - done // every + extra
 
 
 def bytes_of(row: Mapping[str, float]) -> float:
-  """Returns a round's bytes of all clients, down and up; 0 if not measured."""
+  """Returns the bytes that all clients received and sent in a round; 0 if not measured."""
   each = row['bytes_down_per_client'] + row['bytes_up_per_client']
   total = each * row.get('clients', math.nan)
   return 0.0 if math.isnan(total) else total
 
 
 class Progress:
-  """Shows the progress of a run, which goes on after the rows so far.
+  """Shows the progress of a run that continues after the given rows.
 
-  The time left is the median of recent rounds, evaluations and checkpoints, each times
-  the number to come: few rounds have an evaluation, so the median round would not tell.
+  The time left is the sum of the remaining rounds, evaluations and checkpoints, each times
+  its recent median time. The median round alone would be too short, because few rounds
+  have an evaluation.
   """
 
   def __init__(
@@ -79,7 +80,8 @@ class Progress:
       'checkpoint': schedule.checkpoint_every,
     }
     self._recent = {part: collections.deque(maxlen=_RECENT) for part in self._every}
-    # Rounds done here, the last one's end, and what other parts took since then.
+    # Rounds done in this process, the end of the last one, and the time that evaluations
+    # and checkpoints have taken since then.
     self._clock, self._here, self._since, self._apart = clock, 0, clock(), 0.0
     self._bar = tqdm.tqdm(
       total=schedule.rounds, initial=self._done, unit='round', disable=None, bar_format=_BAR
@@ -95,7 +97,7 @@ class Progress:
     self._apart += taken
 
   def seconds_left(self) -> float | None:
-    """Returns the seconds left of the run; None before it can tell."""
+    """Returns the estimated seconds left of the run; None before there is an estimate."""
     if self._here < _ROUNDS_FIRST:
       return None
     seconds = 0.0
@@ -145,7 +147,7 @@ class Progress:
     print(line, flush=True)
 
   def _so_far(self) -> list[str]:
-    """Returns the bytes so far and the time left, where they are known."""
+    """Returns texts with the bytes so far and the time left, if they are known."""
     parts = []
     if self._bytes:
       parts.append(f'{wording.human_bytes(self._bytes)} so far')

@@ -2,9 +2,9 @@
 
 `tff.program`'s managers write metrics and events. This module keeps checkpoints
 and metrics consistent with each other across a kill: it drops everything written
-after the last sound checkpoint, and the run computes it again to the same digits.
-metrics.csv is authoritative; TensorBoard's events are rewritten from it, and a
-tracker gets what it lacks.
+after the last undamaged checkpoint, and the run computes it again to the same digits.
+metrics.csv is authoritative: TensorBoard's events are rewritten from it, and a tracker
+gets the rows that it lacks.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from tff_xc.report import run_files
 
 CURVES = 'curves.png'
 _TENSORBOARD = 'tensorboard'
-# Sorts before the event files that TensorFlow names by time.
+# This name sorts before the event files that TensorFlow names by time.
 _KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
-# Files of a run's own folder that training writes with `files.replacing`.
+# Files in the run directory that training writes with `files.replacing`.
 _REPLACED = (
   run_files.CONFIG,
   run_files.METRICS,
@@ -47,7 +47,7 @@ class RunDirectory:
 
   Attributes:
     path: the directory.
-    tracked: the run's record in a tracker, which begins with `start_metrics`.
+    tracked: the run's record in a tracker, which `start_metrics` begins.
   """
 
   def __init__(
@@ -59,9 +59,10 @@ class RunDirectory:
   ):
     """Opens or creates the directory, and locks it against a second process.
 
-    It removes temporary files left by a kill. For a new run it writes config.json;
-    for a resumed one `start_metrics` does, once the checkpoint is accepted. Once the
-    data `watched` change, no checkpoint is saved. `tracker` is of `trackers.NAMES`.
+    It removes temporary files left by a kill. For a new run it writes config.json. For a
+    resumed run, `start_metrics` writes it after the checkpoint is accepted. If one of the
+    data files `watched` has changed, saving a checkpoint fails. `tracker` is one of
+    `trackers.NAMES`.
     """
     self.tracked = trackers.Tracked(tracker, path)
     self.path = pathlib.Path(path)
@@ -87,7 +88,7 @@ class RunDirectory:
   def save(
     self, state, rounds_done: int, more: Mapping, model: Callable, best: int | None = None
   ) -> int:
-    """As `checkpoints.save`, once the disk has the rows that a resume needs."""
+    """Calls `checkpoints.save` after the rows that a resume needs are on disk."""
     if not checkpoints.path_of(self.path, rounds_done).exists():
       self._watch.check()
       file = self.path / run_files.METRICS
@@ -100,9 +101,8 @@ class RunDirectory:
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
     """Opens metrics.csv and trackers, and drops rounds after `rounds_done`.
 
-    It updates config.json, whose rounds, versions and paths may be new. Returns the
-    rows of the rounds done, that of round 0 first if it was evaluated; nan if a
-    cell was not measured.
+    It updates config.json, whose rounds, versions and paths may be new. Returns the rows of
+    the rounds done, from round 0 if it was evaluated. A cell that was not measured is nan.
     """
     file, folder = self.path / run_files.METRICS, self.path / _TENSORBOARD
     rows = []
@@ -122,7 +122,7 @@ class RunDirectory:
     return rows
 
   def write_classes(self, names: Sequence[str], counts: Sequence[int]) -> None:
-    """Writes classes.csv: the classes' names and their training examples."""
+    """Writes classes.csv: the classes' names and their numbers of training examples."""
     path = self.path / run_files.CLASSES
     with storage.writing(path), files.csv_rows(path) as file:
       writer = csv.writer(file)
@@ -130,7 +130,7 @@ class RunDirectory:
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Appends one round's row, or nothing. Row 0 comes first and has only scores."""
+    """Appends one round's row, completely or not at all. Row 0 has only scores."""
     try:
       with storage.writing(self.path / run_files.METRICS):
         _finish(self._metrics.release(dict(row), round_number))
@@ -150,13 +150,13 @@ class RunDirectory:
 
 
 def _finish(release) -> None:
-  """Runs a coroutine in a thread: the caller's may run a loop, as a notebook's."""
+  """Runs a coroutine in a new thread, because a notebook's thread already runs a loop."""
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
     thread.submit(asyncio.run, release).result()
 
 
 def _rounds(file: pathlib.Path, rounds_done: int) -> str:
-  """Returns metrics.csv without later rounds and without a line cut by a kill."""
+  """Returns the text of metrics.csv without later rounds and without a truncated line."""
   try:
     text = files.read_text(file) if file.exists() else ''
     lines = text.splitlines(keepends=True)
@@ -169,17 +169,17 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
 
   expected = range(rounds_done + 1)
   kept = [line for line in lines[1:] if number(line) in expected]
-  # A run that stopped in its first evaluation has no row, also not of round 0.
+  # A run that stopped in its first evaluation has no rows, not even that of round 0.
   for wanted in expected if rounds_done else ():
     if wanted >= len(kept) or number(kept[wanted]) != wanted:
       raise files.damaged(
-        file, f'there is a checkpoint of round {rounds_done}, and no row of round {wanted}'
+        file, f'there is a checkpoint of round {rounds_done}, but no row of round {wanted}'
       )
   return ''.join([*lines[:1], *kept])
 
 
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
-  """Replaces TensorBoard's events by those of `rows`, each round once."""
+  """Replaces TensorBoard's events by the events of `rows`, each round once."""
   old = list(folder.glob('events.out.tfevents.*'))
   kept = folder / _KEPT_EVENTS
   if rows:

@@ -1,6 +1,6 @@
-"""Whether a directory holds a run of the same settings and the same data.
+"""Checks that a directory contains a run with the same settings and the same data.
 
-Importing this does not import TensorFlow.
+Importing this module does not import TensorFlow.
 """
 
 import json
@@ -12,20 +12,21 @@ from typing import Any
 from tff_xc import errors, wording
 from tff_xc.report import run_files
 
-# A checksum of FedIR's target distribution; in config.json once it is read.
+# Key in config.json: a checksum of FedIR's target distribution, after it is read.
 PROBABILITIES = 'class_probabilities'
-# In config.json: those of `FITTED` that have their defaults.
+# Key in config.json: the names in `FITTED` that the user did not set.
 UNSET = 'unset'
-# A checksum of the weights that training started from, once they are read.
+# Key in config.json: a checksum of the weights of --start_from, after they are read.
 STARTED = 'started_from'
+# Settings whose defaults are lowered to fit the data.
 FITTED = ('clients_per_round', 'negatives')
 
 
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
-  """Refuses a directory that holds a run of another configuration or data.
+  """Refuses a directory with a run of another configuration or on other data.
 
-  A larger number of rounds continues the run; a smaller one is refused. Of `config`,
-  `data` is there once they are loaded.
+  A larger number of rounds continues the run; a smaller number is refused. `config` has
+  the key 'data' only after the data are loaded.
   """
   path = pathlib.Path(path)
   file = path / run_files.CONFIG
@@ -42,7 +43,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
   was, is_now = _settings(found), _settings(wanted)
-  if 'data' not in wanted:  # Until then, no defaults are fitted to them.
+  if 'data' not in wanted:  # Defaults are fitted to the data after they are loaded.
     unset = dict.fromkeys(wanted.get(UNSET, ()))
     was, is_now = was | unset, is_now | unset
   if told := differences(was, is_now):
@@ -78,9 +79,10 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
 
 
 def _check_source(path: pathlib.Path, found: Mapping, wanted: Mapping) -> None:
-  """Refuses a run that began without a source, or from another one that is still there.
+  """Refuses a run that started without --start_from, or from another existing source.
 
-  A source may have been moved: its weights are compared when they have been read.
+  If its source does not exist, it may have been moved. The weights are compared after they
+  are read.
   """
   was, is_now = (str(c.get('start_from') or '') for c in (found, wanted))
   is_other = os.path.realpath(was) != os.path.realpath(is_now)
@@ -92,7 +94,7 @@ def _check_source(path: pathlib.Path, found: Mapping, wanted: Mapping) -> None:
 
 
 def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
-  """Refuses data, by their fingerprint, that differ from those of a config.json."""
+  """Refuses data whose fingerprint differs from that in a config.json."""
   if told := differences(config.get('data', {}), data):
     raise errors.InputError(
       f'{path} holds a run on other data: {told}; give the data of that run,'
@@ -101,7 +103,7 @@ def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
 
 
 def _settings(config: Mapping) -> dict[str, Any]:
-  """Returns the settings that must be equal: one flat dictionary, by name."""
+  """Returns the settings that must be equal, as one flat dictionary by name."""
   groups = ('options', 'hyperparameters')
   own = ('rounds', 'data', PROBABILITIES, STARTED, 'start_from')
   left_out = {*run_files.NOT_CONFIGURATION, *own, *groups}
@@ -112,7 +114,7 @@ def _settings(config: Mapping) -> dict[str, Any]:
 
 
 def differences(found: Mapping, wanted: Mapping) -> str:
-  """Returns 'examples was 60 and is 80, ...'; empty if both are equal."""
+  """Returns a text such as 'examples was 60 and is 80'; empty if both are equal."""
   return ', '.join(
     wording.shown(f'{name} was {found.get(name)} and is {wanted.get(name)}')
     for name in {**wanted, **found}

@@ -1,7 +1,7 @@
 """Starts training from the weights of another run, or of an exported model.
 
-A run trains centrally what may be central, say, and another one goes on with it on
-clients. The source needs neither its data nor its network: weights are found by name.
+For example, one run trains centrally on public data, and another run continues on clients.
+The source's data and network are not needed, because weights are found by name.
 """
 
 import collections
@@ -19,32 +19,33 @@ from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints, storage
 from tff_xc.report import run_files
 
-# Of a folder of `launch.export --format=npz`: its file, and what its arrays begin with.
+# Files in a folder written by `launch.export --format=npz`.
 _EXPORT, _CARD = 'model.npz', 'model.json'
+# Prefixes of names in model.npz, and the prefixes in a checkpoint that they may stand for.
 _OF_EXPORT = {'encoder/': ('encoder/', 'tables/'), 'state/': ('encoder_state/',)}
-# A computation holds the weights, and messages of TFF stop at 2 GB.
+# A computation contains the weights, and messages of TFF are limited to 2 GB.
 _MOST_BYTES = 2**30
 
 
 class Source(NamedTuple):
-  """Weights by their names in a checkpoint, such as `encoder/dense/bias`."""
+  """The weights of a run or an exported model."""
 
-  arrays: Mapping[str, np.ndarray]
-  class_names: list[str] | None  # None: they are numbers.
+  arrays: Mapping[str, np.ndarray]  # By name in a checkpoint, such as `encoder/dense/bias`.
+  class_names: list[str] | None  # None: classes have numbers only.
   num_classes: int
-  preprocessing: Mapping[str, Any] = {}  # Of its description.
+  preprocessing: Mapping[str, Any] = {}  # `preprocessing` in the run's description.
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Start:
-  """The weights that replace fresh ones: `classifier.EmbeddingClassifier.start`."""
+  """Weights that replace initial weights; see `classifier.EmbeddingClassifier.start`."""
 
-  weights: Mapping[str, np.ndarray]  # Whole ones, by `Source`'s names.
-  rows: np.ndarray  # float32 [k, row_dim].
-  places: np.ndarray  # int32 [k], the places of these class rows.
+  weights: Mapping[str, np.ndarray]  # Weights that are replaced whole, by name.
+  rows: np.ndarray  # float32 [k, row_dim], class rows that replace initial ones.
+  places: np.ndarray  # int32 [k], the places of `rows` in the class table.
 
   def __call__(self, fresh: classifier.ModelWeights) -> classifier.ModelWeights:
-    """Returns fresh weights with those of the source in their places."""
+    """Returns the initial weights `fresh`, with the source's weights where it has them."""
     parts = (
       collections.OrderedDict(
         (name, self.weights.get(f'{part}/{name}', value))
@@ -62,7 +63,7 @@ class Start:
 
 
 def read(path: str | os.PathLike) -> Source:
-  """Reads the last checkpoint of a run's directory, or an export of the form npz.
+  """Reads the last checkpoint of a run directory, or an export in the npz format.
 
   Raises `errors.InputError` for anything else.
   """
@@ -89,12 +90,12 @@ def read(path: str | os.PathLike) -> Source:
 
 
 def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Returns the arrays of a model.npz by the names that checkpoints give them."""
+  """Renames the arrays of a model.npz to their names in checkpoints."""
   found = {}
   for name, array in arrays.items():
     for prefix, parts in _OF_EXPORT.items():
       if name.startswith(prefix):
-        # An export does not say which weights are tables.
+        # An export does not say which weights are tables, so each gets both names.
         found |= {part + name.removeprefix(prefix): array for part in parts}
   return {**found, f'tables/{classifier.CLASS}': arrays['class_rows']}
 
@@ -102,9 +103,10 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def check_features(
   preprocessing: Mapping[str, Any], class_names: Sequence[str] | None, source: Source, path: str
 ) -> None:
-  """Refuses a source whose features mean something else than those of a data set.
+  """Refuses a source whose features have another meaning than the data set's features.
 
-  Columns of a table have names, and features of a list are items, which are classes.
+  Features of tabular data are named columns. Features of item histories are items, which
+  are also the classes.
   """
   columns = [how.get('columns') for how in (preprocessing, source.preprocessing)]
   if all(isinstance(each, list) for each in columns) and columns[0] != columns[1]:
@@ -130,11 +132,11 @@ def started(
   path: str,
   with_rows: bool = True,
 ) -> tuple[classifier.EmbeddingClassifier, str, str]:
-  """Returns the model that starts from a source, a checksum, and what was taken.
+  """Returns (the model that starts from a source, a checksum, a text about the weights taken).
 
-  All weights of the encoder come from the source, and if asked for (`with_rows`) the
-  rows of classes that have the same name there. Raises `errors.InputError` for a source
-  whose weights have other shapes.
+  All weights of the encoder come from the source. With `with_rows`, so do the rows of
+  classes with the same name in the source. Raises `errors.InputError` for a source whose
+  weights have other shapes.
   """
   taken = {}
   for name, spec in storage.named(model.weight_specs()):
@@ -175,10 +177,10 @@ def started(
 
 
 def _same(model, class_names, source: Source) -> np.ndarray:
-  """Returns int32 [k, 2], the places there and here of classes with one name.
+  """Returns int32 [k, 2], the places of classes in the source and in the model, by name.
 
-  Numbers are names only among equally many classes. Rows of hashed labels belong to
-  all classes together.
+  Without names, classes with equal numbers correspond if both have equally many classes.
+  Rows of hashed labels are taken only if all classes are the same.
   """
   here, there = class_names, source.class_names
   if here is None or there is None:

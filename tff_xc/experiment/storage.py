@@ -1,4 +1,4 @@
-"""A run's files: arrays, errors of writing, and data that must not change."""
+"""Reads and writes a run's arrays, explains write errors, and checks that data stay the same."""
 
 import contextlib
 import os
@@ -21,13 +21,13 @@ class DamagedError(Exception):
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike) -> Iterator[None]:
-  """Raises InputError with `path` if the block cannot write: a full disk, say."""
+  """Raises InputError naming `path` if the block cannot write, for example to a full disk."""
   try:
     yield
   except (OSError, tf.errors.OpError) as e:
     if isinstance(e, OSError):
       why = e.strerror
-    else:  # Of 'FILE; WHAT', or of WHAT and more lines, what the system said.
+    else:  # The message is 'FILE; WHAT', or WHAT and more lines. Keep WHAT.
       why = (e.message.splitlines() or [''])[0].split('; ')[-1]
     raise errors.InputError(
       f'{path} cannot be written ({why}); mend that, and the same command goes on'
@@ -36,12 +36,12 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 
 
 def write_arrays(path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True) -> int:
-  """Writes an `.npz` file, whole or not at all; see `files.replacing`.
+  """Writes an `.npz` file completely or not at all; see `files.replacing`.
 
-  Returns a checksum of its content, as `checksum` does.
+  Returns the checksum of its content that `checksum` also computes.
   """
-  # `np.savez` leaves its archive open if the disk is full, which then
-  # complains when Python destroys it.
+  # Not `np.savez`: if the disk is full, it leaves its archive open, and Python prints an
+  # error when it destroys the archive.
   with (
     writing(path),
     files.replacing(path, durable) as temporary,
@@ -57,12 +57,12 @@ def write_arrays(path: pathlib.Path, named: Mapping[str, np.ndarray], durable: b
 def read_arrays(
   path: pathlib.Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> dict[str, np.ndarray]:
-  """Reads what `write_arrays` wrote: the arrays whose names are wanted.
+  """Reads those arrays that `write_arrays` wrote and whose names are `wanted`.
 
-  Raises DamagedError for a missing or damaged file, and `errors.InputError` for one
-  that may be sound.
+  Raises DamagedError for a missing or damaged file. Raises `errors.InputError` if the file
+  cannot be read for another reason, such as too little memory.
   """
-  if not path.is_file():  # A pipe would wait for a writer.
+  if not path.is_file():  # Reading a pipe would wait for a writer.
     raise DamagedError('there is no such file')
   try:
     with np.load(path, allow_pickle=False) as file:
@@ -88,25 +88,25 @@ def _read(file, name: str) -> np.ndarray:
   try:
     return file[name]
   except SystemError:
-    # CPython 3.11, if another thread parses Python at the same time as NumPy the header:
+    # CPython 3.11 raises it if another thread parses Python while NumPy parses the header:
     # https://github.com/python/cpython/issues/106905
     return file[name]
 
 
 def _comment(count: int) -> bytes:
-  """Returns an archive's comment: its list may hide members, whose number tells."""
+  """Returns an archive's comment, the number of arrays, which reveals lost list entries."""
   return f'{count} arrays'.encode()
 
 
 def named(structure) -> list[tuple[str, Any]]:
-  """Returns the leaves of a structure in order, with their paths as names."""
+  """Returns (path, leaf) pairs of a structure, in order."""
   return [('/'.join(map(str, path)), leaf) for path, leaf in tree.flatten_with_path(structure)]
 
 
 def checksum(path: str | os.PathLike) -> int | None:
-  """Returns what `write_arrays` returned for a file; None if it is cut short.
+  """Returns the checksum that `write_arrays` returned; None if the file is truncated.
 
-  It reads little of the file: the checksums that the archive has of its arrays.
+  It reads only the list of arrays in the archive, which has their checksums.
   """
   if not os.path.isfile(path):
     return None
@@ -123,19 +123,19 @@ def _checksum(archive: zipfile.ZipFile) -> int:
 
 
 class Watch:
-  """Compares files with what they were when the watch began: `os.stat` of each."""
+  """Detects files that have changed since the watch began, by `os.stat`."""
 
   def __init__(self, files: Iterable[str | os.PathLike]):
     self._were = {os.fspath(file): _stamp(file) for file in files}
 
   def check(self) -> None:
-    """Raises InputError for the first file that is not that of the beginning."""
+    """Raises InputError for the first file that has changed since the watch began."""
     for file, was in self._were.items():
       if _stamp(file) != was:
         raise errors.InputError(
-          f'{file} has changed since this run began to read it, so that the rounds'
-          ' since the last checkpoint may have used other data; restore it, if it'
-          ' is not the same, and the same command goes on from that checkpoint'
+          f'{file} has changed since this run began to read it, so the rounds'
+          ' since the last checkpoint may have used other data; restore it, if its'
+          ' content is different, and the same command goes on from that checkpoint'
         )
 
 
@@ -144,5 +144,5 @@ def _stamp(file) -> tuple[int, ...]:
     status = os.stat(file)
   except OSError:
     return ()
-  # Not the device: a network's file system has another one when mounted anew.
+  # The device number is left out, because it changes when a network drive is remounted.
   return status.st_ino, status.st_size, status.st_mtime_ns

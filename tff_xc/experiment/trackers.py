@@ -1,12 +1,13 @@
-"""Trackers that people watch runs with: MLflow, and Weights & Biases.
+"""Experiment trackers: MLflow, and Weights & Biases.
 
-A tracker gets a run's settings, each row of metrics.csv, and its pictures. Its package
-is imported only where it is asked for. Where records go is the package's own setting:
-$MLFLOW_TRACKING_URI, by default `mlruns` in the run's directory; $WANDB_MODE=offline,
-by default `wandb` in the run's directory and the server that `wandb login` chose.
+A tracker gets a run's settings, each row of metrics.csv, and its pictures. A tracker's
+package is imported only if the user chose it. The package's own settings decide where
+records go: $MLFLOW_TRACKING_URI for MLflow, by default `mlruns` in the run's directory.
+Weights & Biases writes `wandb` in the run's directory and sends records to the server that
+`wandb login` chose, unless $WANDB_MODE=offline.
 
-tracker.json names the tracked run and the last round that it has. A run that resumes
-goes on with the same tracked run, and adds no round twice.
+tracker.json names the tracked run and its last round. A resumed run continues the same
+tracked run and adds no round twice.
 """
 
 import importlib
@@ -27,9 +28,9 @@ from tff_xc.report import run_files
 FILE = 'tracker.json'
 NONE = 'none'
 NAMES = (NONE, 'mlflow', 'wandb')
-# What pip installs beside our pins. mlflow-skinny is MLflow without its server.
+# The package to install for each tracker. mlflow-skinny is MLflow without its server.
 _PACKAGES = {'mlflow': 'mlflow-skinny', 'wandb': 'wandb'}
-# What MLflow takes at a time, and the longest value of a parameter.
+# MLflow's limits: parameters in one call, and characters in the value of a parameter.
 _PARAMETERS, _LONGEST = 100, 500
 _LEFT_OUT = ('unset',)
 _STARTS = (
@@ -48,7 +49,7 @@ def check(name: str) -> None:
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns config.json as one flat object; nested names have a dot between."""
+  """Returns config.json as one flat object, in which nested names are joined by dots."""
   flat = {}
   own = {'options', 'hyperparameters', *_LEFT_OUT}
   for name, value in run_files.flat(config).items():
@@ -62,23 +63,23 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Tracked:
-  """A run's record in a tracker; with `NONE` it does nothing.
+  """A run's record in a tracker. With the tracker `NONE` it does nothing.
 
-  Training goes on if a tracker fails after it has started: a warning says so once, and
-  the rows follow when the run resumes. Leaving it as a context by an exception ends the
-  tracked run as stopped; `finish` ends it as finished.
+  If a tracker fails after it has started, training continues with one warning, and the
+  missing rows are added when the run resumes. An exception that leaves the context marks
+  the tracked run as stopped; `finish` marks it as finished.
   """
 
   def __init__(self, name: str, folder: str | os.PathLike):
-    """Starts nothing yet; see `start`. `folder` is the run's directory."""
+    """Prepares a tracker, which `start` starts. `folder` is the run's directory."""
     check(name)
     self._name, self._folder = name, pathlib.Path(folder)
     self._tracker, self._id, self._round = None, '', -1
 
   def start(self, config: Mapping[str, Any], rows: Iterable[Mapping[str, float]]) -> None:
-    """Opens the tracked run, or begins one, and adds the rows it lacks.
+    """Opens or creates the tracked run, and adds the rows that it lacks.
 
-    InputError if the package does not start: a server that does not answer, say.
+    Raises InputError if the package fails, for example if a server does not answer.
     """
     if self._name == NONE:
       return
@@ -96,7 +97,7 @@ class Tracked:
       self.release(row, int(row['round']))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Adds one round's row, of what was measured, unless it is there."""
+    """Adds the measured values of one round's row, unless the tracker already has it."""
     if self._tracker is None or round_number <= self._round:
       return
     measured = {
@@ -124,7 +125,7 @@ class Tracked:
       self._tracker = None
 
   def _try(self, call, *arguments) -> bool:
-    """Whether a call succeeds; if not, warns, and leaves the tracker alone."""
+    """Returns whether a call succeeds; if not, warns and stops using the tracker."""
     try:
       call(*arguments)
     except Exception as e:
@@ -150,7 +151,7 @@ def _line(error: Exception) -> str:
 
 
 def _read(file: pathlib.Path) -> dict[str, Any]:
-  """Reads a tracker.json; an empty object if there is none, or a damaged one."""
+  """Reads a tracker.json; returns {} if it is missing or damaged."""
   try:
     found = files.read_json(file)
   except (OSError, ValueError):
@@ -160,7 +161,7 @@ def _read(file: pathlib.Path) -> dict[str, Any]:
 
 
 class _MLflow:
-  """A run of the experiment 'tff_xc'. MLflow has no '@' in names: p@1 is p_at_1."""
+  """A run of MLflow's experiment 'tff_xc'. MLflow forbids '@', so p@1 becomes p_at_1."""
 
   def __init__(self, folder: pathlib.Path, run: str, settings: Mapping):
     mlflow = importlib.import_module('mlflow')
@@ -176,7 +177,8 @@ class _MLflow:
     experiment = found.experiment_id if found else self._client.create_experiment(name)
     made = self._client.create_run(experiment, run_name=folder.resolve().name)
     self.id = made.info.run_id
-    # A resumed run may have more rounds, and MLflow does not let a value change.
+    # A resumed run does not log parameters, because MLflow forbids changes of values, and
+    # the number of rounds may have changed.
     parameters = [
       self._entities.Param(_mlflow_name(key), str(value)[:_LONGEST])
       for key, value in settings.items()
@@ -207,7 +209,7 @@ def _mlflow_name(name: str) -> str:
 
 
 class _Wandb:
-  """A run of the project $WANDB_PROJECT, by default 'tff_xc'."""
+  """A run of Weights & Biases in the project $WANDB_PROJECT, by default 'tff_xc'."""
 
   def __init__(self, folder: pathlib.Path, run: str, settings: Mapping):
     self._wandb = importlib.import_module('wandb')
@@ -218,7 +220,7 @@ class _Wandb:
       resume='allow' if run else None,
       name=folder.resolve().name,
       dir=str(folder),
-      # The terminal shows training's own progress.
+      # Keep wandb's output off the terminal, where training shows its progress.
       settings=self._wandb.Settings(console='off', quiet=True),
     )
     self._run.config.update(dict(settings), allow_val_change=True)

@@ -1,4 +1,4 @@
-"""Trains an algorithm on a data set, in the directory of a run, which may resume."""
+"""Trains an algorithm on a data set, in a run directory from which it can resume."""
 
 import contextlib
 import dataclasses
@@ -45,18 +45,18 @@ from tff_xc.round import (
 )
 from tff_xc.runtime import client_error, registry as runtimes
 
-# Bytes of clients' states of which a run warns.
+# A run warns if the clients' states may need this many bytes.
 _MUCH = 10**9
-# Attributes of attributes that a description goes into.
+# How deep `describe` follows nested attributes.
 _DEPTH = 6
 # A run stops after this many consecutive rounds that dropped every update.
 _MOST_LOST = 5
-# A checkpoint is also saved if the last is older, so that a run that is rarely
-# evaluated, or a slow one, loses little to a kill.
+# A checkpoint is also saved if the last one is older than this, so that a run that is slow
+# or rarely evaluated loses little to a kill.
 _SAVE_SECONDS = 300.0
-# The column of runs whose clients may leave; see `cohort.Cohort.dropouts`.
+# The column of metrics.csv if clients can drop out; see `cohort.Cohort.dropouts`.
 _DROPOUTS = 'client_dropouts'
-# That of runs some of whose clients attack.
+# The column of metrics.csv if some clients attack.
 _ATTACKERS = 'client_attackers'
 
 
@@ -78,29 +78,30 @@ def train(
   tracker: str = trackers.NONE,
   evaluate_clients: int = 0,
 ) -> dict[str, Any]:
-  """Trains, evaluates and writes everything about the run, or resumes it.
+  """Trains, evaluates and writes the files of a run, or resumes it; returns summary.json.
 
-  Install a runtime first (`runtime.registry.install`). It returns summary.json.
+  Install a runtime first (`runtime.registry.install`).
 
   Args:
-    algorithm: with its `sampling`.
+    algorithm: an algorithm with `sampling`.
     dataset: the clients and the held-out examples.
-    run_dir: of the run. The same call resumes a run that stopped.
-    metrics: names in `measure.catalog.SCORES`, the headline first.
-    rounds: of the whole run.
-    eval_every: rounds between evaluations.
-    checkpoint_every: rounds between checkpoints; 0: `eval_every`. The best round by
-      `best` gets one, too.
-    seed: of the initial weights and all random draws, unless the algorithm's part 'dp'
-      wants a secret.
-    target: scores to which the summary counts the rounds: 'top1:0.7,mcc:0.5'.
+    run_dir: the run's directory. The same call resumes a run that stopped.
+    metrics: names in `measure.catalog.SCORES`, the main metric first.
+    rounds: the number of rounds of the whole run.
+    eval_every: the number of rounds between evaluations.
+    checkpoint_every: the number of rounds between checkpoints; 0: `eval_every`. The best
+      round by `best` gets a checkpoint, too.
+    seed: the seed of the initial weights and all random draws, unless the algorithm's part
+      'dp' needs a secret seed.
+    target: target scores, such as 'top1:0.7,mcc:0.5'. The summary has the number of rounds
+      to reach each of them.
     best: chooses the summary's best round, and may stop the run.
-    config: further settings for config.json; only the same run is resumed.
-    warnings: about the settings; printed, and kept in the summary.
-    source: of the data for workers that have a copy, see `runtime.registry`.
-    tracker: 'mlflow' or 'wandb', which gets settings, metrics and curves.png.
-    evaluate_clients: training clients, drawn by `seed`, on whose own held-out
-      examples every evaluation measures `catalog.OF_CLIENTS`, too.
+    config: further settings for config.json. A resumed run must have the same settings.
+    warnings: warnings about the settings, which are printed and kept in the summary.
+    source: the source of the data for workers with their own copy, see `runtime.registry`.
+    tracker: 'mlflow' or 'wandb', which gets settings, metrics and curves.png; or 'none'.
+    evaluate_clients: the number of training clients, drawn by `seed`, on whose own held-out
+      examples every evaluation also measures `catalog.OF_CLIENTS`.
 
   Raises:
     errors.InputError: `run_dir` or `target` does not fit, or training fails.
@@ -137,7 +138,7 @@ def train(
       'evaluate': evaluation.Evaluator(algorithm.model, dataset, metrics, evaluated),
       'messages': communication.messages(algorithm),
     }
-    # Last, so that nothing is written if any of these fails.
+    # Open the directory last, so that nothing is written if a step above fails.
     directory = _directory(run_dir, config, dataset, counts, tracker)
     if privacy and privacy.needs_secret:
       checkpoints.keep_secret(run_dir, drawn_seed)
@@ -159,8 +160,8 @@ def train(
 
 
 def draw_curves(run_dir: str | os.PathLike) -> None:
-  """Draws curves.png of a run's directory."""
-  # Not before training, since its import takes a while.
+  """Draws curves.png in a run's directory."""
+  # The import is slow, so it is not done before training.
   from tff_xc.report import curves
 
   picture = pathlib.Path(run_dir) / run_directory.CURVES
@@ -180,7 +181,7 @@ def _directory(run_dir, config, dataset, counts, tracker) -> run_directory.RunDi
 
 
 def _large_states(algorithm, dataset, run_dir) -> list[str]:
-  """Returns a warning if what clients keep may fill a disk."""
+  """Returns a warning if the clients' states may fill a disk."""
   if algorithm.client_state is None:
     return []
   each = sum(
@@ -191,14 +192,14 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
     return []
   folder = os.path.join(run_dir, client_states_lib.FOLDER)
   return [
-    f'each client that takes part keeps {wording.human_bytes(each)} in {folder},'
-    f' {wording.human_bytes(each * clients)} for all {clients:,}, and its older'
-    ' ones for up to three checkpoints'
+    f'each participating client keeps {wording.human_bytes(each)} in {folder},'
+    f' {wording.human_bytes(each * clients)} for all {clients:,}, and older'
+    ' versions for up to three checkpoints'
   ]
 
 
 def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> dict[str, Any]:
-  """Returns what config.json records."""
+  """Returns the content of config.json."""
   if 'hyperparameters' not in config:
     fields = [field.name for field in dataclasses.fields(algorithm)]
     answers = {name: describe(getattr(algorithm, name)) for name in fields}
@@ -207,7 +208,7 @@ def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> 
   if 'versions' not in config:
     config |= environment.describe()
   for part in algorithm.parts:
-    if part.beside is not None:  # Of a file, whose content may change.
+    if part.beside is not None:  # It may come from a file, whose content may change.
       config[same_run.PROBABILITIES] = fingerprint.checksum([part.beside])
   return {
     'task': dataset.name,
@@ -221,15 +222,15 @@ def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> 
 
 
 def _check(algorithm, dataset, metrics, rounds, best) -> None:
-  """Raises ValueError for what would fail only later."""
+  """Raises ValueError for arguments that would otherwise fail only later."""
   if algorithm.sampling is None:
-    raise ValueError('the algorithm has no sampling: who takes part in a round?')
+    raise ValueError('the algorithm has no sampling: which clients participate in a round?')
   if rounds < 1 or not metrics:
     raise ValueError('give at least one round and one metric')
   if best.metric and best.metric not in metrics:
-    raise ValueError(f'best is by {best.metric!r}, which is no metric here')
+    raise ValueError(f'best is by {best.metric!r}, which is not among the metrics')
   if best.stop_after and not best.metric:
-    raise ValueError('to stop after some evaluations needs a metric')
+    raise ValueError('early stopping needs a metric')
   taken = {*catalog.SCORES, *catalog.ROUND}
   clash = {n for t in algorithm.tables for n in t.metrics} & taken
   if clash:
@@ -252,10 +253,10 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
 
 
 def describe(value: Any, depth: int = 0) -> str:
-  """Returns a text that is equal for equal answers, in every process.
+  """Returns a text that is equal for equal values, in every process.
 
-  Functions are described by their names and by the values that they captured,
-  objects by their types and attributes.
+  Functions are described by their names and captured values, objects by their types and
+  attributes.
   """
 
   def inner(part):
@@ -276,7 +277,7 @@ def describe(value: Any, depth: int = 0) -> str:
     cells = [c.cell_contents for c in getattr(value, '__closure__', None) or ()]
     return f'{value.__module__}.{value.__qualname__}({", ".join(map(inner, cells))})'
   attributes = sorted(getattr(value, '__dict__', {}).items())
-  if dataclasses.is_dataclass(value):  # Without what it has cached.
+  if dataclasses.is_dataclass(value):  # Only its fields, without cached attributes.
     fields = [field.name for field in dataclasses.fields(value)]
     attributes = [(name, getattr(value, name)) for name in fields]
   parts = [f'{name}={inner(part)}' for name, part in attributes]
@@ -299,26 +300,26 @@ def run(
   facts: Mapping[str, Any] | None = None,
   epsilon: Callable[[int], float] | None = None,
 ) -> dict[str, Any]:
-  """Runs or resumes an experiment as `train`; returns summary.json, nan for null.
+  """Runs or resumes an experiment for `train`; returns summary.json, with nan for null.
 
-  `cohorts` are by round, from 0; `evaluate` returns the `metrics` of global weights, and
-  `facts` are further entries of the summary; `epsilon` is that of the rounds done.
-  Where a client fails, and where five consecutive rounds dropped every client's update,
-  the rounds done are saved first, as after an interrupt.
+  `cohorts` maps a round, from 0, to its cohort. `evaluate` returns the `metrics` of global
+  weights. `facts` are further entries of the summary. `epsilon` maps the number of rounds
+  done to epsilon. After an interrupt, if a client fails, or if five consecutive rounds
+  dropped every client's update, the rounds done are saved before the run stops.
   """
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
   held = _Held(process, directory, client_states)
   rows = [*directory.start_metrics(held.done)]
   for row in rows:
-    if row['round']:  # Row 0 is of the initial model.
+    if row['round']:  # Row 0 has the scores of the initial model.
       held.count_lost(row)
   held.check_lost()
   kept = targets_lib.BestRound(best.metric or next(iter(metrics), ''))
   held.best = kept.round(rows)
   if held.done:
-    held.save()  # It is saved; this removes older files that a kill left.
-  # The scores that decide come first, since not all may fit a line.
+    held.save()  # The checkpoint exists; this removes older files left by a kill.
+  # Scores that decide something come first, because not all may fit a line.
   deciding = [best.metric, *(target.metric for target in targets)]
   shown = sorted(metrics, key=lambda name: name not in deciding)
   progress = progress_lib.Progress(schedule, shown, rows)
@@ -383,7 +384,10 @@ def run(
 
 
 class _Held:
-  """What a run holds between rounds; `lost` counts consecutive rounds that lost all."""
+  """The state of a run between rounds.
+
+  `lost` is the number of consecutive rounds up to now that dropped every update.
+  """
 
   def __init__(self, process, directory, client_states):
     self._process, self._directory = process, directory
@@ -409,7 +413,7 @@ class _Held:
         ' have; choose another --run_dir'
       )
     self.lost = 0
-    self.best = None  # The round whose checkpoint stays.
+    self.best = None  # The best round, whose checkpoint is kept.
     self._saved_at = time.monotonic()
 
   @property
@@ -421,7 +425,7 @@ class _Held:
     return time.monotonic() - self._saved_at >= _SAVE_SECONDS
 
   def weights(self):
-    """Returns the global weights; drop them before the next round."""
+    """Returns the global weights. Release them before the next round."""
     return self._process.get_model_weights(self._state)
 
   def next(self, cohort: cohort_lib.Cohort, messages):
@@ -438,18 +442,18 @@ class _Held:
     return output, row | runtimes.measured()
 
   def take(self, output, row) -> None:
-    """Takes over a round that is done, and its row."""
+    """Adopts the result of a finished round."""
     done, clients = self.done + 1, self._clients
     if clients:
       kept = clients.write(output.metrics[examples_lib.NAME], done)
-      # Together, so that an interrupt does not save one without the others.
+      # One statement, so that an interrupt cannot save one value without the others.
       self._state, self.done, clients.kept = output.state, done, kept
     else:
       self._state, self.done = output.state, done
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
-    """Counts a round that dropped every update; one without examples is no matter."""
+    """Counts a round that dropped every update. Rounds without examples are ignored."""
     if _dropped_all(row):
       self.lost += 1
     elif not math.isnan(row['loss']):
@@ -500,7 +504,7 @@ def _dropped_all(row) -> bool:
 def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
   ids = dict(enumerate(cohort.client_ids))
   names = [ids.get(i, i) for i in (error.client_index, error.last_index)]
-  # Of TensorFlow's message, the part that a check of ours wrote.
+  # Extract the part of TensorFlow's message that one of our checks wrote.
   said = re.search(r'assertion failed: \[client -?\d+: (.*?)\] ?\[', error.reason)
   return (
     f'{client_error.which(*names)} failed in round {round_number}:'
@@ -510,7 +514,7 @@ def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
 
 
 def _row(measured, cohort, messages) -> dict[str, float]:
-  """Returns a round's row of metrics.csv, without scores and seconds."""
+  """Returns a round's row of metrics.csv, without scores and times."""
   row = {name: float(value) for name, value in measured.items() if name != examples_lib.NAME}
   rows = {name: row[f'{name}_rows'] for name in messages.tables}
   largest = {n: row.pop(f'{n}_rows_largest') for n in messages.tables}
@@ -525,7 +529,7 @@ def _row(measured, cohort, messages) -> dict[str, float]:
 def _summarise(
   finished: run_files.Run, metrics, messages, targets, best, warnings
 ) -> dict[str, Any]:
-  """Returns the summary; means are over the rounds that measured something."""
+  """Returns the summary. Means leave out rounds without a measurement."""
   table = finished.metrics
 
   def mean(name):
