@@ -189,5 +189,5 @@ def test_rows_without_a_source_are_refused():
 
 def test_a_start_that_is_not_there_is_refused_first(tmp_path):
   config = experiment.resolve('glyphs', 'fedss', {'start_from': 'nowhere'})
-  with pytest.raises(errors.InputError, match='no folder'):
+  with pytest.raises(errors.InputError, match='not a folder'):
     experiment.run(config, tmp_path / 'run')
