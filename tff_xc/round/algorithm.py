@@ -1,4 +1,4 @@
-"""An algorithm is its answers to the four questions of a round."""
+"""Defines an algorithm by its answers to the four questions of a round."""
 
 import dataclasses
 import types
@@ -18,7 +18,7 @@ from tff_xc.round import (
   tables as tables_lib,
 )
 
-# The metrics of every round, besides those of tables and steps.
+# The metrics of every round. Tables and steps add more.
 _METRICS = (
   'loss',
   'local_accuracy',
@@ -32,20 +32,20 @@ _METRICS = (
 
 
 class Sampling(Protocol):
-  """Who takes part in a round; `has_clients`: False where nothing is sent."""
+  """Draws the clients of each round; `has_clients` is False if nothing is sent."""
 
   has_clients: bool
 
   def cohorts(self, dataset: Any, seed: int) -> Callable[[int], Any]:
-    """Returns a function: round, from 0 -> its cohort."""
+    """Returns a function from a round, counted from 0, to its cohort."""
 
 
-# A longer text of an answer is left out.
+# `_shown` abbreviates longer texts.
 _MOST_SHOWN = 100
 
 
 def _shown(answer: Any) -> str:
-  """Returns a short text of an answer: its type, its rate, what is not by default."""
+  """Returns a short text: the type, the learning rate and values that are not defaults."""
   if isinstance(answer, types.FunctionType):
     return answer.__name__
   if isinstance(answer, classifier.EmbeddingClassifier):
@@ -61,7 +61,7 @@ def _shown(answer: Any) -> str:
   elif isinstance(answer, tf.TensorSpec):
     return f'{answer.dtype.name} {answer.shape.as_list()}'
   elif isinstance(answer, tff.learning.optimizers.Optimizer):
-    # Their fields are private, and yet the rates of a run.
+    # These fields are private, but they include the learning rate.
     inner = {
       name.strip('_'): str(value)
       for name, value in vars(answer).items()
@@ -78,39 +78,38 @@ def _shown(answer: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-  """An algorithm: all that distinguishes its rounds from those of another.
+  """An algorithm: everything that defines its rounds.
 
-  An option is a function from one algorithm to another that changes some of
-  these answers, such as `own_rows`.
+  An option is a function from one algorithm to another that changes some of these
+  attributes, such as `own_rows`.
 
   Attributes:
     model: the embedding classifier.
     tables: how the rows of each table are requested (question 1), merged
-      (question 3) and updated (question 4). The first one is 'class'. A table
-      of the encoder that is not named is sent whole, and moves by its mean
-      delta.
-    loss: what a client minimises (question 2), a value for each example.
+      (question 3) and updated (question 4). The first table is 'class'. An encoder table
+      that is not listed is sent whole, and the server adds its mean delta.
+    loss: the loss that a client minimises (question 2), with a value for each example.
     penalties: terms added to the mean loss.
-    local_training: the SGD that minimises it.
-    head_epochs: a client's passes over its examples before that, which train the class
-      rows alone; these are otherwise frozen.
-    model_aggregator: joins the encoder (question 3): any `tff.aggregators`
-      factory of means. None: the weighted mean. It does not join rows of tables,
-      so a differentially private one is refused where clients send some.
-    parts: what a round has besides: the algorithm's own messages and client states, and
+    local_training: the optimizer and steps of local training.
+    head_epochs: the number of passes over a client's examples that train only the class
+      rows, before local training. The class rows are otherwise frozen.
+    model_aggregator: averages the encoder updates (question 3): any `tff.aggregators`
+      factory of means. None: the weighted mean. It does not merge rows of tables, so a
+      differentially private aggregator is refused if clients send rows.
+    parts: further parts of a round: the algorithm's own messages and client states, and
       options such as bounds, privacy and compression. They apply in this order.
-    weighting: a client's weight in means: its number of examples, or 1.
-    encoder_optimizer: the server's, on the encoder (question 4).
-    moves_encoder_state: whether encoder weights without gradients, such as batch
-      statistics, move by the clients' mean delta.
-    frozen: names of weights that nobody trains: of the encoder, of its state and
-      of tables, which are merged by `merge.KeepRows` (see `tff_xc.round.frozen`).
-    sampling: who takes part; None where the caller chooses.
-    measures_largest_loss: whether a round's metrics have the largest mean loss of
-      a client.
-    task_model: the model that the algorithm was given, if it trains another one, such as
-      FedMLH with its hashed head. Its size is what `bytes_saving_vs_fullsoftmax`
-      compares messages with. None: `model`.
+    weighting: a client's weight in means: 'examples', its number of examples, or 'uniform', 1.
+    encoder_optimizer: the server's optimizer of the encoder (question 4).
+    moves_encoder_state: whether the server adds the mean delta of encoder weights without
+      gradients, such as batch statistics.
+    frozen: names of weights that are not trained: of the encoder, of its state and of
+      tables, whose merge is `merge.KeepRows` (see `tff_xc.round.frozen`).
+    sampling: draws the clients of each round; None if the caller chooses them.
+    measures_largest_loss: whether a round's metrics include the largest mean loss of
+      any client.
+    task_model: the model that the algorithm was given, if it trains a different one, as
+      FedMLH with its hashed head. `bytes_saving_vs_fullsoftmax` compares message sizes
+      with this model. None: `model`.
   """
 
   model: classifier.EmbeddingClassifier
@@ -152,7 +151,7 @@ class Algorithm:
       if table.name in self.frozen and table.merge.sends_rows:
         raise ValueError(f'the table {table.name!r} is frozen: merge it by KeepRows')
     if self.head_epochs and classifier.CLASS not in self.frozen:
-      raise ValueError('head_epochs are of class rows that are otherwise frozen')
+      raise ValueError('head_epochs train class rows that are otherwise frozen')
     names = [part.name for part in self.parts]
     if len({*names}) < len(names):
       raise ValueError(f'two parts have one name: {names}')
@@ -167,7 +166,7 @@ class Algorithm:
       taken.add(name)
 
   def __repr__(self) -> str:
-    """Returns a few lines: the answers, and what differs from the defaults."""
+    """Returns a few lines with the answers and with values that are not defaults."""
     model, lines = self.model, {}
     spec = _shown(model.encoder.example_spec)
     lines['model'] = (
@@ -192,7 +191,7 @@ class Algorithm:
 
   @property
   def client_state(self) -> parts_lib.Part | None:
-    """The part of which clients keep something (`spec`) between rounds, or None."""
+    """The part with a client state (`spec`), which clients keep between rounds, or None."""
     return next((part for part in self.parts if part.spec is not None), None)
 
   def part(self, name: str) -> Any:
@@ -200,7 +199,7 @@ class Algorithm:
     return next((part for part in self.parts if part.name == name), None)
 
   def with_part(self, part: parts_lib.Part) -> 'Algorithm':
-    """Returns the algorithm with one more part, or in place of that of its name."""
+    """Returns the algorithm with `part`, which replaces a part of the same name."""
     others = tuple(p for p in self.parts if p.name != part.name)
     return dataclasses.replace(self, parts=(*others, part))
 
@@ -210,11 +209,11 @@ class Algorithm:
 
   @property
   def has_clients(self) -> bool:
-    """Whether there are clients, to which something is sent."""
+    """Whether there are clients that receive and send messages."""
     return self.sampling is None or self.sampling.has_clients
 
   def with_table(self, table: tables_lib.Table) -> 'Algorithm':
-    """Returns the algorithm with `table` in place of that of its name."""
+    """Returns the algorithm with `table` in place of its table of the same name."""
     if table.name not in tables_lib.by_name(self.tables):
       raise ValueError(f'the algorithm has no table {table.name!r}')
     return dataclasses.replace(
@@ -223,10 +222,10 @@ class Algorithm:
 
 
 def own_rows(algorithm: Algorithm, name: str, most: int, optimizer: Any = None) -> Algorithm:
-  """Returns the algorithm whose clients request only their own rows of a table.
+  """Returns the algorithm whose clients request only their own rows of an encoder table.
 
-  Of an encoder's table, a client's examples name at most `most` distinct rows; 0:
-  clients still receive the whole table. `optimizer` is the server's, of the table.
+  `most` is the largest number of distinct rows that a client's examples name; 0: clients
+  still receive the whole table. `optimizer` is the server's optimizer of the table.
   """
   table = tables_lib.by_name(algorithm.tables).get(name)
   if table is None or name == classifier.CLASS:

@@ -1,14 +1,15 @@
-"""Rows that are chosen in private: noise on these, and other rows do not move.
+"""Chooses rows privately. Chosen rows get noise, and other rows are not updated.
 
-DP-AdaFEST of Ghazi, Huang, Kamath, Kumar, Manurangsi, Sinha, Zhang:
+This is DP-AdaFEST by Ghazi, Huang, Kamath, Kumar, Manurangsi, Sinha, Zhang:
 "Sparsity-Preserving Differentially Private Training of Large Embedding Models",
 NeurIPS 2023, arXiv:2311.08357, with clients in place of examples. Each client adds the
-same number to the counts of all rows that it sends, of an L2 norm of C1 at most. The
-server adds noise to the counts of all n rows, and *chooses* those above a threshold.
+same number to the counts of all rows that it sends; its counts have an L2 norm of at most
+C1. The server adds noise to the counts of all n rows and chooses the rows whose noisy
+count exceeds a threshold.
 
-Counts need no message: ids tell them. Of a row that nobody sent, all that matters is
-whether its noise alone is above the threshold, so these rows are drawn as such: a round
-costs O(rows sent and chosen), and no pass over all n.
+Counts need no message, because the ids of the rows determine them. A row that no client
+sent is chosen if its noise alone exceeds the threshold, so the server draws the set of
+these rows directly. A round costs O(rows sent and chosen), without a pass over all n.
 """
 
 import dataclasses
@@ -22,10 +23,10 @@ from tff_xc.round import folding, merge, randomness
 
 @dataclasses.dataclass(frozen=True)
 class CountedRows(merge.SumRows):
-  """Adds the rows' changes, and counts in place of weights.
+  """Adds the rows' changes, and the rows' counts in place of weights.
 
-  `tables` are the names of all tables whose rows are counted, and `clip` is C1, the L2 norm of
-  a client's counts: of k rows, each counts min(1, C1 / sqrt(k)).
+  `tables` are the names of all tables whose rows are counted. `clip` is C1, the largest L2
+  norm of a client's counts: each of its k rows counts min(1, C1 / sqrt(k)).
   """
 
   tables: tuple[str, ...] = ()
@@ -53,18 +54,19 @@ class CountedRows(merge.SumRows):
 def chosen(
   counted: folding.RowSums, num_rows: int, stddev: float, threshold: float, seed: tf.Tensor
 ) -> folding.RowSums:
-  """Returns the sums of the rows that are chosen, zeros where nobody sent one.
+  """Returns the sums of the chosen rows; zeros for chosen rows that no client sent.
 
   Args:
-    counted: of `CountedRows`.
+    counted: sums of `CountedRows`.
     num_rows: n.
-    stddev: of the noise on counts.
-    threshold: in `stddev`; a row is chosen if its count with noise is above tau, which is so
-      much. So a row that nobody sent is chosen with the probability of a normal number above it.
-    seed: [2], for noise.
+    stddev: the standard deviation of the noise on counts.
+    threshold: the threshold tau in units of `stddev`. A row is chosen if its noisy count
+      exceeds tau, so a row that no client sent is chosen with the probability that a
+      standard normal number exceeds `threshold`.
+    seed: [2], the seed of the noise.
   """
   noise = stddev * tf.random.stateless_normal(tf.shape(counted.ids), randomness.step_seed(seed, 0))
-  # Without noise, what was counted.
+  # Without noise, all counted rows are chosen.
   tau = threshold * stddev if stddev else min(threshold, 0.0)
   above = counted.weights + noise > tau
   sent = tf.nest.map_structure(lambda t: tf.boolean_mask(t, above), counted)
@@ -72,7 +74,7 @@ def chosen(
   if not stddev:
     rate = float(threshold < 0.0)
   others = each_by_itself(rate, num_rows, randomness.step_seed(seed, 1))
-  # Rows that somebody sent have noise already.
+  # Leave out rows that a client sent, because their noise is already drawn.
   place = tf.searchsorted(counted.ids, others)
   found = tf.gather(tf.concat([counted.ids, [-1]], 0), place)
   others = tf.boolean_mask(others, tf.not_equal(found, others))
@@ -83,9 +85,9 @@ def chosen(
 
 
 def each_by_itself(rate: float, count: int, seed: tf.Tensor) -> tf.Tensor:
-  """Returns int32 [k], ascending: each number below `count` with probability `rate`.
+  """Draws each number below `count` independently with probability `rate`.
 
-  Draws the gaps between them, which are geometric, in O(rate count).
+  Returns int32 [k], ascending. Draws the gaps, which are geometric, in O(rate count).
   """
   if not rate:
     return tf.zeros([0], tf.int32)

@@ -1,6 +1,6 @@
-"""What a client computes and sends: SGD on the encoder and the rows that it holds.
+"""A client's computation: it trains the encoder and its rows, and sends an update.
 
-It sends its update, as the algorithm's parts change it, or nothing where it is not finite.
+The algorithm's parts may change the update. An update that is not finite is dropped.
 """
 
 import collections
@@ -27,11 +27,11 @@ from tff_xc.round import (
 
 
 class ClientUpdate(NamedTuple):
-  """What a client sends to the server."""
+  """The message of a client to the server."""
 
-  # By name, trained weights after minus before; zeros if the update is dropped.
+  # Trained weights after minus before, by name; zeros if the update is dropped.
   encoder_delta: encoder_lib.Weights
-  # By table, float32 [N, row_dim], as its merge says; exactly zero on padding.
+  # Rows as the table's merge defines them, float32 [N, row_dim] by table; 0 on padding.
   rows: Mapping[str, tf.Tensor]
   # float32 scalar, the client's weight in means: its number of examples, or 1
   # with 'uniform' weighting; 0 if the client has no examples or its update is
@@ -41,15 +41,15 @@ class ClientUpdate(NamedTuple):
   # examples.
   measured: collections.OrderedDict
   told: parts_lib.Told
-  state: Any = ()  # What it keeps, if the algorithm has client state; not sent.
+  state: Any = ()  # The client's new state, if the algorithm has one; it is not sent.
 
 
 def build(algorithm: algorithm_lib.Algorithm):
   """Returns a function that trains on one client and returns its `ClientUpdate`.
 
-  It takes `ModelWeights` whose tables are the rows held, `SelectedRows` by table,
-  `ClientExamples`, the round's seed int32 [5]; and what the server sent beside the
-  model: messages by part. None: as in the first round.
+  The function takes `ModelWeights` whose tables are the rows held, `SelectedRows` by
+  table, `ClientExamples`, the round's seed int32 [5], and the server's messages by part.
+  Without messages, it uses those of the first round.
   """
 
   keeper, head = algorithm.client_state, None
@@ -99,9 +99,9 @@ def build(algorithm: algorithm_lib.Algorithm):
 def build_training(algorithm: algorithm_lib.Algorithm, own_rows_only: bool = False):
   """Returns a function that trains on one client and sends nothing.
 
-  It takes what that of `build` does, and returns the `ModelWeights` after local
-  training, and sums of losses, hits and steps by name. `own_rows_only`: of the class
-  rows held, only those of the client's classes move.
+  It has the arguments of the function that `build` returns. It returns the `ModelWeights`
+  after local training, and sums of losses, hits and steps by name. With `own_rows_only`,
+  only the class rows of the client's own classes change.
   """
 
   def train(weights, held, examples, round_seed, received=None):
@@ -122,7 +122,7 @@ def build_training(algorithm: algorithm_lib.Algorithm, own_rows_only: bool = Fal
 
 
 def _received(algorithm, held, received):
-  """Returns what a client received beside the model; None: in the first round."""
+  """Returns the messages by part; if they are None, those of the first round."""
   if received is not None:
     return received
   received = parts_lib.messages(algorithm)
@@ -133,7 +133,7 @@ def _received(algorithm, held, received):
 
 
 def _prepared(algorithm, held, examples, received):
-  """Returns the examples with slots in place of rows, as the parts change them."""
+  """Returns the examples with slots in place of rows, changed by the algorithm's parts."""
   local = _localised(algorithm, held, examples)
   for part in algorithm.parts:
     local = part.examples(local, held[classifier.CLASS], received[part.name])
@@ -141,7 +141,7 @@ def _prepared(algorithm, held, examples, received):
 
 
 def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
-  """Returns the examples whose class row is held, of requests that may omit own rows."""
+  """Returns the examples whose class row is held; some requests omit own rows."""
   asked = algorithm.tables[0].request
   if not asked.omits:
     return examples
@@ -153,7 +153,7 @@ def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
 
 
 def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
-  """Returns the examples with slots in place of the rows that they name."""
+  """Returns the examples with slots in place of the numbers of the rows that they name."""
   client_id = examples.client_id
   size, count = encoder_lib.count(examples.labels), encoder_lib.count(examples.x)
   one_each = request.fail_unless(
@@ -174,14 +174,14 @@ def _trained_of(algorithm, weights):
   part = frozen.trained_part(algorithm, weights)
   if losses.trains_rows(algorithm.loss):
     return part.encoder, part.tables
-  # Not even weight decay moves them.
+  # Class rows do not train; not even weight decay changes them.
   rows = part.tables.items()
   others = ((name, t) for name, t in rows if name != classifier.CLASS)
   return part.encoder, collections.OrderedDict(others)
 
 
 def _within(weights, trained) -> classifier.ModelWeights:
-  """Returns `weights` with the trained ones in place of theirs."""
+  """Returns `weights` with their trained part replaced by `trained`."""
   encoder, tables_ = trained
   return weights._replace(
     encoder=classifier.replaced(weights.encoder, encoder),
@@ -190,10 +190,11 @@ def _within(weights, trained) -> classifier.ModelWeights:
 
 
 def _train(algorithm, weights, held, examples, round_seed, received, kept=None, done=0.0):
-  """Returns (the weights after local training, sums of losses and hits, steps).
+  """Returns (the weights after local training, sums by name: loss, correct, batches).
 
-  `kept` returns the class rows after a step, unless it is None. The client has taken
-  `done` steps of whole epochs before, whose orders and random numbers are not its next.
+  `kept`, unless None, maps the class rows after a step to those that are kept. The client
+  has already taken `done` steps of whole epochs, so the orders and random numbers continue
+  after them.
   """
   training = algorithm.local_training
   rate = training.rate(round_seed)
@@ -238,7 +239,7 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None, 
       tf.constant(0.0),
     ],
   )
-  # Turns sums over visits into sums over the client's examples.
+  # Convert sums over visits into sums over the client's examples.
   share = tf.math.divide_no_nan(tf.cast(size, tf.float32), tf.cast(visits, tf.float32))
   after = _within(weights, trained)._replace(encoder_state=encoder_state)
   sums = {'loss': loss * share, 'correct': correct * share}
@@ -264,7 +265,7 @@ def _in_order(algorithm, examples):
 
 
 def _mean_gradients(algorithm, weights, held, examples, round_seed):
-  """Returns the gradients of `parts.Local`, batch by batch in the stored order."""
+  """Computes `parts.Local.gradients`, batch by batch in the stored order."""
   training = algorithm.local_training
   plain = dataclasses.replace(algorithm, penalties=())
   steps, batch = _in_order(algorithm, examples)
@@ -273,7 +274,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
 
   def body(step, sums):
     part = batch(step)
-    # Numbers that no local step has.
+    # Negative numbers, which no local step has.
     seed = randomness.step_seed(encoder_seed, -1 - step)
     _, _, found, _ = _gradients(plain, weights, weights, held, part, seed, {}, 1.0)
     share = tf.cast(encoder_lib.count(part.labels), tf.float32)
@@ -294,7 +295,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
 
 
 def _embedded(algorithm, weights, held, examples, of):
-  """Returns what `parts.Local.embedded` does, batch by batch in the stored order."""
+  """Computes `parts.Local.embedded`, batch by batch in the stored order."""
   steps, batch = _in_order(algorithm, examples)
   size, slots = encoder_lib.count(examples.labels), tf.size(held.ids)
 
@@ -311,7 +312,7 @@ def _embedded(algorithm, weights, held, examples, of):
     lambda step, _: step < steps,
     body,
     [tf.constant(0), tf.zeros([slots, dim])],
-    # Tracing may know the number of slots, and not that of the sums.
+    # While tracing, the number of slots may be known although that of the sums is not.
     shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
   )
   return sums, add_up(tf.ones([size]), examples.labels)
@@ -336,7 +337,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
     )
 
   trained = _trained_of(algorithm, weights)
-  # Frozen statistics are those of test time: training must see the same.
+  # Frozen batch statistics are used as at test time, so training has to use them, too.
   training = algorithm.frozen.isdisjoint(weights.encoder_state)
   with tf.GradientTape() as tape:
     tape.watch(trained)
@@ -373,7 +374,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
   )
   # A weight that the loss does not depend on has a zero gradient.
   gradients = tape.gradient(scaled, trained, unconnected_gradients='zero')
-  # Of a weight that is read by rows, it comes as these rows.
+  # The gradient of a weight that is read by rows is sparse; make it dense.
   gradients = tf.nest.map_structure(tf.convert_to_tensor, gradients)
   if owners is None:
     return loss, _hits(best, examples.labels), gradients, encoder_state
@@ -402,7 +403,7 @@ def _message(algorithm, local, examples, measured, received) -> ClientUpdate:
   for table in algorithm.tables:
     name, mask = table.name, held[table.name].mask
     sent = table.merge.sent(before.tables[name], after.tables[name])
-    if table.request.selects:  # Otherwise no slot is padding.
+    if table.request.selects:  # Otherwise there is no padding.
       sent = tf.where(mask[: tf.shape(sent)[0], None], sent, 0.0)
     rows[name] = sent
     used[name] = tf.reduce_sum(tf.cast(mask, tf.float32))
@@ -459,7 +460,7 @@ def _message(algorithm, local, examples, measured, received) -> ClientUpdate:
 
 
 def _answered(algorithm, hook, local, delta, rows):
-  """Returns (answer of a part's hook, delta, rows) of what the client is about to send."""
+  """Returns (answer of a part's hook, delta, rows) after the hook changed the update."""
   changes = _changes(algorithm, local.before.tables, rows, local.held)
   answer = hook(local._replace(change=(delta, changes)))
   if answer.change is None:
@@ -469,7 +470,7 @@ def _answered(algorithm, hook, local, delta, rows):
   new = _sent(algorithm, onto, changed, local.held)
   for table in algorithm.tables:
     if answer.onto is None and not table.merge.sends_deltas:
-      # Who is not changed sends its rows to the last digit.
+      # A client whose update is not changed sends exactly its own rows.
       name = table.name
       is_same = tf.reduce_all(tf.equal(changed[name], changes[name]))
       new[name] = tf.cond(is_same, lambda n=name: rows[n], lambda n=name: new[n])
@@ -478,8 +479,8 @@ def _answered(algorithm, hook, local, delta, rows):
 
 def _if_finite(finite, values):
   """Returns the values, or zeros."""
-  # Not always a product with 0 or 1, which would be one more pass over the numbers.
-  # Nor zeros, which TensorFlow would make once and keep as long as the graph.
+  # A product with 0 or 1 in every case would cost one more pass over the numbers.
+  # TensorFlow would create constant zeros once and keep them as long as the graph.
   factor = tf.cast(finite, tf.float32)
 
   def zeros():
@@ -495,14 +496,14 @@ def _changes(algorithm, before, rows, held):
     if not table.merge.sends_deltas:
       name = table.name
       moved = rows[name] - before[name]
-      # Padding is sent as zeros, and did not change.
+      # Padding is sent as zeros, but it did not change.
       mask = held[name].mask[: tf.shape(moved)[0], None]
       changes[name] = tf.where(mask, moved, 0.0)
   return changes
 
 
 def _sent(algorithm, before, changes, held):
-  """Returns the rows that are sent for `_changes`."""
+  """Returns the rows to send for these `changes`, the inverse of `_changes`."""
   rows = collections.OrderedDict(changes)
   for table in algorithm.tables:
     if not table.merge.sends_deltas:
@@ -513,16 +514,16 @@ def _sent(algorithm, before, changes, held):
 
 
 def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
-  """Whether all numbers, and their sums in float32, are finite: one pass, not two."""
+  """Whether all numbers and their float32 sums are finite, in one pass."""
   each = [tf.math.is_finite(tf.reduce_sum(t)) for t in values]
   return tf.reduce_all([tf.constant(True), *each])
 
 
 def _settled(algorithm, answers, examples, finite):
-  """Returns (what a client keeps, its replies by part).
+  """Returns (the client's new state, its replies by part).
 
-  The state stays, and the reply is zero, if the update is dropped or the answer is not
-  finite.
+  If the update is dropped or an answer is not finite, the state does not change and the
+  reply is zero.
   """
   has_examples = encoder_lib.count(examples.labels) > 0
   state, replies = (), collections.OrderedDict()
@@ -530,7 +531,7 @@ def _settled(algorithm, answers, examples, finite):
     name, kept, reply = part.name, answers[part.name].kept, answers[part.name].reply
     numbers = [t for t in tf.nest.flatten((kept, reply)) if t.dtype.is_floating]
     holds = tf.reduce_all([finite, has_examples, _is_finite(numbers)])
-    # The branches' tensors are not copied, as `tf.where` would.
+    # Unlike `tf.where`, `tf.cond` does not copy the branches' tensors.
     replies[name] = tf.nest.map_structure(
       lambda t, h=holds: tf.cond(h, lambda: t, lambda: tf.zeros_like(t)), reply
     )

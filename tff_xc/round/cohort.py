@@ -1,7 +1,7 @@
-"""A round's data: who takes part, and which examples they use.
+"""Draws a round's clients and the examples that they use.
 
-All of it depends on (seed, round) only, so a resumed run draws the same data. A
-cohort consists of numbers; its examples are read on access.
+The draws depend on (seed, round) only, so a resumed run draws the same data. A cohort
+consists of numbers; its examples are read on access.
 """
 
 import dataclasses
@@ -17,50 +17,50 @@ from tff_xc import errors, wording
 from tff_xc.data import client_data, sparse
 from tff_xc.round import algorithm as algorithm_lib, examples as examples_lib
 
-# How clients are drawn: a number of them, or each by itself.
+# How clients are drawn: a fixed number of clients, or each client independently.
 FIXED, POISSON = 'fixed', 'poisson'
-# Examples of a round without clients.
+# The largest number of examples of a round without clients.
 _MOST_POOLED = 10_000_000
-# Keeps the draws of drop-outs, and of who takes part, apart from others of (seed, round, client). Not 0:
-# NumPy takes [a, b, c] and [a, b, c, 0] for the same seed.
+# Separate the draws of drop-outs and of Poisson sampling from other draws of (seed, round,
+# client). They are not 0, because [a, b, c] and [a, b, c, 0] are the same seed for NumPy.
 _OF_DROPOUT, _OF_POISSON = 1, 2
-# NumPy's older generators, which TFF draws clients by, accept only smaller seeds.
+# TFF draws clients with NumPy's older generators, which accept only seeds below this.
 _LARGEST_SEED = 2**32
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cohort(Sequence):
-  """The clients of one round: a sequence of their values, which `next` takes."""
+  """The clients of one round: a sequence of their values, the argument of `next`."""
 
   # One value per client. Each access to a value reads its examples.
   examples: Sequence[examples_lib.ClientExamples]
-  # Number of drawn clients without examples, which do not take part.
+  # Number of drawn clients without examples, which do not participate.
   skipped: int
   client_ids: tuple[str, ...] = ()  # The clients' ids, for messages.
   # Each value's `client_id`; None: read from the values.
   numbers: Sequence[int] | None = None
-  # Number of drawn clients that left before they sent anything; None where no
-  # client ever leaves.
+  # Number of drawn clients that left before they sent anything; None if clients never
+  # drop out in this run.
   dropouts: int | None = None
-  # Number of clients that take part and attack; None where nobody ever does.
+  # Number of participating clients that attack; None if no clients attack in this run.
   attackers: int | None = None
 
   def __len__(self) -> int:
     return len(self.examples)
 
   def __getitem__(self, place: int | slice):
-    """Returns the value of a client, or a sequence of those of some."""
+    """Returns the value of one client, or the sequence of values of a slice."""
     return self.examples[place]
 
   @property
   def drawn(self) -> int:
-    """The number of clients that were drawn, whether or not they take part."""
+    """The number of clients that were drawn, whether or not they participate."""
     found = self.examples if self.numbers is None else self.numbers
     return len(found) + self.skipped + (self.dropouts or 0)
 
 
 class Values(Sequence):
-  """Clients' values: `value` of each of `clients`, made at each access."""
+  """A sequence of clients' values: each access calls `value` with one of `clients`."""
 
   def __init__(self, value: Callable[[Any], examples_lib.ClientExamples], clients: Sequence):
     self._value, self._clients = value, clients
@@ -80,7 +80,7 @@ def client_value(
   index: int,
   held: np.ndarray | None = None,
 ) -> examples_lib.ClientExamples:
-  """Returns the value of client `index`, which uses some of the examples `held`."""
+  """Returns the value of client `index`, which uses the examples `used` of all its `held`."""
   x, labels = map(sparse.as_tensors, train.pool.examples(used))
   everything = (
     labels if held is None or held is used else sparse.as_tensors(train.pool.labels[held])
@@ -91,19 +91,19 @@ def client_value(
 
 
 def _nobody(train) -> list[examples_lib.ClientExamples]:
-  """Returns a client without examples, which changes nothing: TFF needs one."""
+  """Returns one client without examples, because TFF needs one. It changes nothing."""
   return [client_value(train, np.zeros(0, np.int64), 0)]
 
 
 def numbers_of(cohort: Cohort) -> Sequence[int]:
-  """Returns the `client_id` of each client that takes part."""
+  """Returns the `client_id` of each participating client."""
   if cohort.numbers is not None:
     return cohort.numbers
   return [int(client.client_id) for client in cohort.examples]
 
 
 def _check_enough(wanted: int, found: int, which: str = '') -> None:
-  """Refuses a round of more clients than there are, or of none."""
+  """Refuses data with fewer clients than a round needs, or without clients."""
   if not found:
     raise errors.InputError(f'the data have no clients{which}; give other data')
   if wanted > found:
@@ -116,26 +116,26 @@ def _check_enough(wanted: int, found: int, which: str = '') -> None:
 
 
 def _by_themselves(probabilities: np.ndarray, seed: int, round_number: int) -> list[int]:
-  """Returns the clients of a round to which each comes by itself."""
+  """Draws each client independently with its probability and returns their numbers."""
   random = np.random.default_rng([seed, round_number, 0, _OF_POISSON])
   return np.flatnonzero(random.random(len(probabilities)) < probabilities).tolist()
 
 
 @dataclasses.dataclass(frozen=True)
 class UniformClients:
-  """K clients a round, drawn uniformly without replacement."""
+  """Draws K clients in each round, uniformly without replacement."""
 
   clients_per_round: int  # K.
   # If positive, a client with more examples uses this many of them, drawn without
   # replacement in every round.
   examples_per_round: int = 0
-  # Each client takes part by itself, with probability K / N: K are expected.
+  # Draw each client independently with probability K / N; K is the expected number.
   poisson: bool = False
 
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns what an accountant of differential privacy needs to know: how, how often."""
+    """Returns (kind of sampling, a client's probability), for a privacy accountant."""
     clients = len(dataset.train.partition)
     return POISSON if self.poisson else FIXED, self.clients_per_round / clients
 
@@ -175,13 +175,13 @@ class UniformClients:
 
 @dataclasses.dataclass(frozen=True)
 class IidBatches:
-  """IID minibatches of all clients' examples, held by one virtual client.
+  """Gives one virtual client IID minibatches of all clients' examples.
 
-  The rounds take successive parts of shuffled passes over all examples.
+  The rounds use successive parts of shuffled passes over all examples.
   """
 
   batch_size: int
-  # Minibatches of a round; 0: as many as the average client has.
+  # Number of minibatches in a round; 0: as many as the average client has.
   steps: int = 0
 
   has_clients = False
@@ -201,7 +201,7 @@ class IidBatches:
         f' expected at most {_MOST_POOLED:,}'
       )
 
-    # One pass suffices: a round ends in the pass in which the next one begins.
+    # A cache of one pass is enough: each round starts in the pass where the last one ended.
     @functools.lru_cache(maxsize=1)
     def order_of(epoch: int) -> np.ndarray:
       return np.random.default_rng([seed, epoch]).permutation(total)
@@ -220,34 +220,33 @@ class IidBatches:
 
 @dataclasses.dataclass(frozen=True)
 class VirtualClients:
-  """FedVC: K clients a round in proportion to their examples, N_VC of these each.
+  """FedVC: draws K clients in proportion to their examples; each uses N_VC of them.
 
   Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
   Distribution", ECCV 2020, arXiv:2003.08082, section 5.3.
 
-  Without replacement, the draws of a round are successive: the next client is
-  drawn in proportion to the examples of those that are left. Clients without
-  examples are never drawn. A client draws its N_VC examples uniformly in every
-  round, without replacement if it has as many, else with replacement. It still
-  requests the rows of all its classes.
+  Without replacement, the draws of a round are successive: each next client is drawn in
+  proportion to the examples of the remaining clients. Clients without examples are never
+  drawn. In every round, a client draws N_VC examples uniformly, without replacement if it
+  has at least N_VC, else with replacement. It still requests the rows of all its classes.
   """
 
   clients_per_round: int  # K.
   examples: int  # N_VC.
-  # Whether a client may be drawn twice in a round. Each time it has another id, so
-  # that its examples and all its random numbers differ: its number plus a multiple
-  # of the number of clients.
+  # Whether a client may be drawn several times in a round. Each time its id is its number
+  # plus another multiple of the number of clients, so that its examples and all its random
+  # numbers differ.
   replace: bool = False
-  # Each client takes part by itself, with probability min(1, K n_k / n).
+  # Draw each client independently with probability min(1, K n_k / n).
   poisson: bool = False
 
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns what an accountant needs to know: how, and the largest probability."""
+    """Returns (kind of sampling, the largest probability of any client)."""
     if not self.poisson:
       raise errors.InputError(
-        'how private a fixed number of clients is, drawn in proportion to their'
+        'the privacy of a fixed number of clients, drawn in proportion to their'
         ' examples, is not known: give --client_sampling=poisson with'
         ' --virtual_client_size'
       )
@@ -270,8 +269,8 @@ class VirtualClients:
         shares = self.clients_per_round * share
         drawn = np.array(_by_themselves(shares, seed, round_number), np.int64)
       else:
-        # Its draw of distinct clients is a sequence of independent draws without
-        # the repetitions, which is successive sampling.
+        # NumPy draws distinct clients by repeated draws, leaving out repetitions. This is
+        # successive sampling.
         drawn = np.random.default_rng([seed, round_number, 0]).choice(
           len(share), self.clients_per_round, self.replace, share
         )
@@ -296,32 +295,32 @@ class VirtualClients:
 
 @dataclasses.dataclass(frozen=True)
 class Changed:
-  """Clients as `sampling` draws them, of which some do not do as they should."""
+  """Base class of samplings that draw the clients of `sampling` and change some of them."""
 
-  sampling: algorithm_lib.Sampling  # Who is drawn.
+  sampling: algorithm_lib.Sampling  # Draws the clients.
 
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns that of who is drawn: what some of them do is not counted."""
+    """Returns the participation of `sampling`; changes of clients do not count."""
     return self.sampling.participation(dataset)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dropout(Changed):
-  """Clients as `sampling` draws them, of which each leaves with a probability.
+  """Draws the clients of `sampling`, and each of them drops out with a probability.
 
-  Whether a client leaves depends on (seed, round, client) only. Those that leave
-  at some probability also leave at any larger one. The server never hears of a
-  client that left, and what the client keeps stays as it was. A round of which
-  nobody is left changes nothing. A sampling that adds something to the clients'
-  values, such as weights, goes around this one.
+  Whether a client drops out depends on (seed, round, client) only. A client that drops out
+  at some probability also drops out at any larger one. The server never hears of a client
+  that dropped out, and the client's state does not change. A round without remaining
+  clients changes nothing. A sampling that adds something to the clients' values, such as
+  weights, must wrap this one.
   """
 
-  probability: float  # Of leaving, at least 0 and less than 1.
+  probability: float  # The probability of dropping out, at least 0 and less than 1.
 
   def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
-    """Returns round -> the cohort of those who stay; raises as `sampling`."""
+    """Returns round -> the cohort of the remaining clients; raises as `sampling`."""
     drawn = self.sampling.cohorts(dataset, seed)
 
     def leaves(round_number: int, number: int) -> bool:

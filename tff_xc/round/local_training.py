@@ -1,4 +1,4 @@
-"""A client's local steps: their settings, and which examples a step takes."""
+"""Settings of a client's local training, and the examples of each local step."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,19 +13,19 @@ from tff_xc.round import optimizers, randomness
 class LocalTraining:
   """Minibatch SGD (FedSS, Algorithm 1), or Adam, over a client's examples.
 
-  Every epoch visits all examples in a fresh order; the last, partial batch is
-  kept and its loss is the mean over its own examples.
+  Every epoch visits all examples in a new order. A partial last batch is used, and its loss
+  is the mean over its own examples.
 
   Attributes:
     steps: if positive, the number of minibatches to take, instead of epochs.
-    shuffle: whether an epoch has an order of its own.
+    shuffle: whether each epoch shuffles the examples.
     replace_nonfinite: set trained numbers that are not finite to 1e-5 after
       every step, as TurboSVM-FL's published code does; with SGD only.
-    optimizer_name: 'sgd' or 'adam', PyTorch's, which a client begins without
-      moments in every round (FedMLH).
-    weight_decay: a gradient is g + weight_decay w for every trained weight w, as
-      in PyTorch's SGD and Adam: the encoder's, and the rows held.
-    schedule: from a round to the factor of its learning rate, or None: constant.
+    optimizer_name: 'sgd', or 'adam' in PyTorch's form. A client starts Adam without moments
+      in every round (FedMLH).
+    weight_decay: adds weight_decay w to the gradient of every trained weight w, as in
+      PyTorch's SGD and Adam, both of the encoder and of the rows held.
+    schedule: a function from a round to the factor of its learning rate; None: constant.
   """
 
   learning_rate: float = 0.01
@@ -61,7 +61,7 @@ class LocalTraining:
     )
 
   def loss_scale(self, rate) -> float | tf.Tensor:
-    """SGD's learning rate: on a gradient, it would cost a pass over all weights."""
+    """Returns the factor of the loss: SGD's rate, because scaling gradients costs a pass."""
     return rate if self.optimizer_name == 'sgd' else 1.0
 
   def steps_and_visits(self, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -77,8 +77,8 @@ class LocalTraining:
   def order(self, seed: tf.Tensor, step: tf.Tensor, before: tf.Tensor) -> tf.Tensor:
     """Returns int32 [size], the order of the examples in the epoch of `step`.
 
-    `before` is that of the step before, at first 0, 1, ..., size - 1. An order is drawn
-    once an epoch: in each step, it would make an epoch quadratic in its size.
+    `before` is the order in the previous step, initially 0, 1, ..., size - 1. An order is
+    drawn once in each epoch. Drawing it in each step would take quadratic time.
     """
     if not self.shuffle:
       return before
@@ -94,12 +94,12 @@ class LocalTraining:
     return tf.cond(tf.equal(number, 0), drawn, lambda: before)
 
   def batch(self, order: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    """Returns int32 [B'], the examples of `step`; B' < B at an epoch's end."""
+    """Returns int32 [B'], the examples of `step`; B' < B if an epoch's last batch is partial."""
     _, number = self._place(step, tf.size(order))
     start = number * self.batch_size
     return order[start : start + self.batch_size]
 
   def _place(self, step: tf.Tensor, size: tf.Tensor):
-    """Returns (the epoch of a step, its number there)."""
+    """Returns (the epoch of a step, the number of the step in this epoch)."""
     per_epoch = -(-size // self.batch_size)
     return step // per_epoch, step % per_epoch
