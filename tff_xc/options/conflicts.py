@@ -108,7 +108,7 @@ CONFLICTS = (
   Conflict(
     'virtual_client_size & client_sampling=fixed',
     'dp=central',
-    'how private a fixed number of clients is, drawn in proportion to their examples, is not'
+    'the privacy of a fixed number of clients, drawn in proportion to their examples, is not'
     ' known; give --client_sampling=poisson',
   ),
   # Participation.

@@ -1,17 +1,16 @@
-"""Noise on every row of a table in every step, which is drawn when a row is read.
+"""Adds noise to every row of a table in every step, and draws it when a row is read.
 
-Rows that no client held get noise, too; else the model would tell who was there. Where
-clients select rows, this would cost a pass over all n rows in every round. As in lazy
-differentially private training of recommendation models (LazyDP: Lim, Kim, Lee, Kim,
-Kwon, Rhu: "LazyDP: Co-Designing Algorithm-Software for Scalable Training of
-Differentially Private Recommendation Models", ASPLOS 2024), it is therefore drawn when
-a row is read. Here the server's step is linear in the noise, so a row is what it were
-without noise plus a Gaussian process N(t) that depends on nothing but the run's seed,
-the row and the steps t. `_Process` evaluates N at any t in O(log t) draws; it has the
-very values of a sum over all steps, whoever reads when.
+Rows that no client requested get noise, too; otherwise the model would reveal which clients
+participated. If clients select rows, noise on all n rows would cost a pass over the table
+in every round. Therefore a row's noise is drawn when the row is read, as in LazyDP (Lim,
+Kim, Lee, Kim, Kwon, Rhu: "LazyDP: Co-Designing Algorithm-Software for Scalable Training of
+Differentially Private Recommendation Models", ASPLOS 2024). Here the server's step is
+linear in the noise, so each row equals its noise-free value plus a Gaussian process N(t)
+that depends only on the run's seed, the row and the number of steps t. `_Process` evaluates
+N at any t in O(log t) draws. Its values do not depend on when rows are read.
 
-So the server's state has the rows without noise. It must not leave the server; rows
-that clients read, and the weights that `get_model_weights` returns, have it.
+The server's state has the rows without noise, so it must not leave the server. Rows that
+clients read, and the weights that `get_model_weights` returns, have the noise.
 """
 
 import collections
@@ -23,18 +22,18 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc.round import optimizers, randomness
 
-# Numbers of a table whose noise is drawn at once, if that of all rows is.
+# How many numbers of a table get their noise at a time when all rows get it.
 _CHUNK = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class DeferredNoise:
-  """A `optimizers.TableOptimizer`: momentum with noise on every row's gradient.
+  """An `optimizers.TableOptimizer`: momentum with noise on every row's gradient.
 
-  In every step each number of the table, held or not, has noise of `stddev` added to
-  its gradient. It costs O(log t) draws of a row that is read. The state has, by name,
-  that of the `optimizer`, whose table has no noise; the noise's seed (int32 [2], of a
-  secret int64 [2]); and its steps (int32).
+  In every step, noise of `stddev` is added to the gradient of each number of the table,
+  whether or not a client requested its row. Reading a row costs O(log t) draws. The state
+  has, by name, the state of `optimizer`, whose table has no noise; the noise's seed (int32
+  [2], or int64 [2] if it is secret); and the number of steps with noise (int32).
   """
 
   optimizer: optimizers.RowMomentum
@@ -49,8 +48,8 @@ class DeferredNoise:
     if self.optimizer.schedule:
       raise errors.InputError(
         '--server_schedule and --server_warmup_rounds do not go with noise on rows that'
-        ' clients select, which is drawn later, at one rate of all rounds: leave them'
-        ' out, or give --server_optimizer=adam'
+        ' clients select, because this noise is drawn later and needs a constant rate:'
+        ' leave them out, or give --server_optimizer=adam'
       )
 
   def initialize(self, table_spec):
@@ -70,7 +69,7 @@ class DeferredNoise:
     return self.catch_up(state, table)[1]
 
   def next(self, state, table, ids, gradients, has_update, after=None):
-    del has_update  # Noise is added also if nobody takes part.
+    del has_update  # Noise is added even if no client participates.
     inner, table, more = self.optimizer.next(
       state['optimizer'], table, ids, gradients, tf.constant(True), after
     )
@@ -80,7 +79,7 @@ class DeferredNoise:
     return new_state, table, more
 
   def catch_up(self, state, table):
-    """Adds the noise so far to rows and velocity; a new process of it begins."""
+    """Adds the noise so far to rows and velocity, and starts a new noise process."""
     inner, table = self.optimizer.catch_up(state['optimizer'], table)
     rows, dim = table.shape
     size = max(1, min(rows, _CHUNK // dim))
@@ -121,19 +120,19 @@ class DeferredNoise:
 
 
 class _Process:
-  """x(t) = A x(t - 1) + (1, 1) noise from x(0) = 0, at any t, by row and column.
+  """Evaluates x(t) = A x(t - 1) + (1, 1) noise, with x(0) = 0, at any t, row and column.
 
-  Its parts are W, the sum of the noise so far, and with momentum U, that of beta^(t -
-  r) times the noise of step r. As x is Gaussian and Markov, x(2^(j + 1)) is drawn given
-  x(2^j), and what lies between by halves, given both ends (Lévy's construction of
-  Brownian motion). Each time has its own random numbers.
+  The components of x are W, the sum of the noise so far, and with momentum U, the sum of
+  beta^(t - r) times the noise of each step r. Because x is Gaussian and Markov, x(2^(j + 1))
+  is drawn given x(2^j). Values in between are drawn by halving, given both ends (Lévy's
+  construction of Brownian motion). Each time has its own random numbers.
   """
 
-  # More steps than a run has.
+  # Runs have fewer than 2^_LEVELS steps.
   _LEVELS = 30
 
   def __init__(self, momentum: float, combined: np.ndarray | None = None):
-    """`combined` [outputs, parts] are what is wanted of the parts; None: these."""
+    """`combined` [outputs, parts] maps components to outputs; None: the components."""
     parts = 2 if momentum else 1
     rates = np.array([1.0, momentum])[:parts]
 
@@ -141,7 +140,7 @@ class _Process:
       return np.diag(rates**h)
 
     def covariance(h):
-      # Sum over l < h of (a b)^l, for each pair of rates.
+      # The sum over l < h of (a b)^l, for each pair of rates a, b.
       products = np.outer(rates, rates)
       one = products == 1.0
       safe = np.where(one, 0.0, products)
@@ -157,7 +156,7 @@ class _Process:
       gain.append(gained)
       between.append(_root(noise - gained @ moved @ noise))
     self._forward, self._drawn, self._gain, self._between = (
-      # In float32 their products lose what a momentum near 1 leaves.
+      # float64, because float32 products are too inexact for a momentum near 1.
       tf.constant(np.stack(m), tf.float64)
       for m in (forward, drawn, gain, between)
     )
@@ -170,20 +169,20 @@ class _Process:
     factors = tf.tensordot(tf.constant(self._combined), factors, 1)
     factors = tf.cast(factors, tf.float32)
     normals = randomness.row_normals(seed, times, ids, row_dim)
-    # [outputs, draws], times [draws, ..., row_dim], of each part's normals.
+    # For each part, [outputs, draws] times its normals [draws, ..., row_dim].
     return tf.add_n(
       [tf.tensordot(factors[:, :, part], normals[part], 1) for part in range(self._parts)]
     )
 
   def _draws(self, time: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the times whose normals x(time) is made of, and their factors.
+    """Returns (times int32 [draws], factors float64 [parts, draws, parts]).
 
-    They are int32 [draws] and float64 [parts, draws, parts].
+    x(time) is the sum of the normals drawn at these times, multiplied by the factors.
     """
     most, parts = 2 * self._LEVELS, self._parts
 
     def of(times, at, x, matrix):
-      # x plus the matrix times the normals of one more time.
+      # Adds the matrix times the normals of one more time to x.
       place = tf.size(times)
       place = tf.one_hot(place, most, dtype=tf.float64)[None, :, None]
       return tf.concat([times, [at]], 0), x + matrix[:, None, :] * place
@@ -195,7 +194,7 @@ class _Process:
       level = tf.maximum(level, 0)
       return of(times, at, moved(self._forward[level], x), self._drawn[level])
 
-    # The last power of 2 up to `time`: levels from -1, which leads from 0 to 1.
+    # Go to the largest power of 2 up to `time`. Level -1 leads from time 0 to 1.
     def double(level, power, times, x):
       return level + 1, 2 * power, *onwards(times, level, x, power)
 
@@ -206,7 +205,7 @@ class _Process:
       [tf.constant(-1), tf.constant(1), tf.zeros([0], tf.int32), tf.zeros(whole, tf.float64)],
       shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole],
     )
-    # x is at power / 2 = 2^level; there is nothing to do if this is the time.
+    # Now x is at power / 2 = 2^level. If this is `time`, nothing is left to do.
     low = power // 2
     exact = tf.logical_or(tf.equal(low, time), time < 1)
     further, end = onwards(times, level, x, power)
@@ -238,6 +237,6 @@ class _Process:
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
-  """Returns a root of a covariance that may be singular."""
+  """Returns a matrix square root of a covariance, which may be singular."""
   values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
   return vectors * np.sqrt(np.maximum(values, 0.0))

@@ -1,18 +1,18 @@
-"""Distributed differential privacy: clients add the noise, and a secure sum hides each.
+"""Distributed differential privacy: clients add the noise, and a secure sum hides updates.
 
-Each client scales its clipped change to integers, rounds at random, and adds noise of
-the difference of two Poisson variables; the server sees the sum of all clients modulo
-2^b, which has noise of z C: Agarwal, Kairouz, Liu: "The Skellam Mechanism for
-Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995. So nobody
-has to trust the server with a single update, nor with drawing noise.
+Each client scales its clipped update to integers, rounds them at random, and adds the
+difference of two Poisson variables as noise. The server sees only the sum of all clients
+modulo 2^b, whose noise has the standard deviation z C: Agarwal, Kairouz, Liu: "The Skellam
+Mechanism for Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995.
+Clients do not have to trust the server with single updates or with drawing the noise.
 
-`tff.learning.ddp_secure_aggregator` does the same with one rotated vector; it seeds
-noise by the clock, so that no run could be repeated. Here noise follows from the run's
-seed, round and client. There is no rotation: the scale leaves room for the sum of m
-changes in the same number, at the cost of log2(m) bits or less. The result wraps only
-by noise of more than eight standard deviations.
+`tff.learning.ddp_secure_aggregator` does the same with one rotated vector. It seeds the
+noise by the clock, so runs cannot be repeated. Here the noise depends on the run's seed,
+the round and the client. There is no rotation. Instead, the scale leaves room for the sum
+of m updates, which costs at most log2(m) bits. A sum wraps around only if its noise
+exceeds eight standard deviations.
 
-It needs tables that all clients receive and send whole: a sum by ids would show the ids.
+All clients must receive and send whole tables, because sums by row id would reveal the ids.
 """
 
 import collections
@@ -25,19 +25,19 @@ import tensorflow_federated as tff
 
 from tff_xc.round import folding, merge, randomness
 
-# Standard deviations of noise for which there is room.
+# The integers leave room for noise of this many standard deviations.
 _ROOM = 8.0
-# TensorFlow's Poisson variables of 1e15 have a wrong mean; these are far from it.
+# TensorFlow's Poisson variables are wrong for rates of 1e15; this stays far below.
 _MOST_STDDEV = 4e5
 
 
 @dataclasses.dataclass(frozen=True)
 class Integers:
-  """The integers that clients send in place of changes.
+  """The encoding of updates as integers.
 
   Attributes:
     bits: b; sums are modulo 2^b.
-    scale: factor of a change's numbers before they are rounded.
+    scale: the factor by which an update is multiplied before it is rounded.
     stddev: standard deviation of the noise on one client's integer.
   """
 
@@ -47,7 +47,10 @@ class Integers:
 
   @classmethod
   def of(cls, bits: int, noise: float, clip: float, cohort: float):
-    """Returns those for noise of z times C on the sum of m clients."""
+    """Returns the encoding for noise of z times C on the sum of m clients.
+
+    z is `noise`, C is `clip`, and m is `cohort`.
+    """
     room = clip * (cohort + _ROOM * noise)
     scale = (2.0 ** (bits - 1) - cohort) / room
     own = noise * clip / math.sqrt(cohort)
@@ -56,9 +59,9 @@ class Integers:
     return cls(bits, scale, own * scale)
 
   def hidden(self, value: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Returns int64, from 0 to 2^b - 1, of a client's float32 change.
+    """Encodes a client's float32 change, with noise, as int64 from 0 to 2^b - 1.
 
-    `seed` [2] is of this client and tensor.
+    `seed` [2] must be different for each client and tensor.
     """
     scaled = tf.cast(value, tf.float64) * self.scale
     low = tf.floor(scaled)
@@ -75,27 +78,27 @@ class Integers:
     return tf.math.floormod(number, 2**self.bits)
 
   def revealed(self, total: tf.Tensor) -> tf.Tensor:
-    """Returns float32, the sum of changes with noise, of a sum of integers."""
+    """Decodes a sum of integers to float32, the sum of changes with noise."""
     half = 2 ** (self.bits - 1)
     centred = tf.math.floormod(total + half, 2**self.bits) - half
     return tf.cast(tf.cast(centred, tf.float64) / self.scale, tf.float32)
 
   def secure_sum(self, values):
-    """Returns the sum@SERVER, as `revealed`, of a structure of int64@CLIENTS."""
+    """Returns the decoded sum@SERVER of a structure of int64@CLIENTS."""
     total = tff.federated_secure_sum_bitwidth(values, self.bits)
     reveal = tff.tensorflow.computation(lambda totals: tf.nest.map_structure(self.revealed, totals))
     return tff.federated_map(reveal, total)
 
   def distance(self, clip: float, numbers: int) -> float:
-    """Returns how far two clients' integers are apart at most, in the L2 norm."""
-    # Rounding moves each number by less than one; digits of the norm get lost.
+    """Returns the largest L2 distance between two clients' integers."""
+    # Rounding changes each number by less than one. 1e-5 covers errors of the norm.
     return 2.0 * (clip * self.scale * (1.0 + 1e-5) + math.sqrt(numbers))
 
 
 def of_client(integers: Integers, delta, rows, seed) -> tuple[Any, Any]:
-  """Returns (encoder's delta, rows by table) of a client as integers with noise.
+  """Encodes a client's (encoder delta, rows by table) as integers with noise.
 
-  `seed` [2] is the client's, for noise.
+  `seed` [2] seeds the client's noise.
   """
   parts = iter(range(len(delta) + len(rows)))
 
@@ -110,7 +113,7 @@ def of_client(integers: Integers, delta, rows, seed) -> tuple[Any, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class SecretRows(merge.SumRows):
-  """Adds whole tables of integers by a secure sum."""
+  """Sums whole tables of integers by a secure sum."""
 
   integers: Integers | None = None
   cohort: float = 1.0
@@ -125,7 +128,7 @@ class SecretRows(merge.SumRows):
 
 
 class SecretEncoder(merge.EncoderMean):
-  """The sum of the encoder's integers over m."""
+  """Sums the encoder's integers by a secure sum, and divides by m."""
 
   def __init__(self, integers: Integers, cohort: float):
     self._integers, self._cohort = integers, cohort

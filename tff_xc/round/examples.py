@@ -1,8 +1,8 @@
-"""A client's value in a round: its examples, and what it keeps between rounds.
+"""A client's value in a round: its examples, and its state from earlier rounds.
 
-A client keeps its state; the server does not use it. TFF's learning processes
-return values of the server only, so a round returns the states of its clients
-side by side, among its metrics. The caller gives a client its own state back.
+Clients keep their states, and the server does not use them. TFF's learning processes
+return only values of the server, so a round returns its clients' states side by side,
+among its metrics. In later rounds, the caller gives each client its own state back.
 """
 
 import collections
@@ -18,23 +18,23 @@ from tff_xc import classifier, errors
 from tff_xc.data import from_tff as from_tff_lib, sparse
 from tff_xc.round import folding
 
-_LARGEST = np.iinfo(np.int64).max  # Of a client's number.
+_LARGEST = np.iinfo(np.int64).max  # The largest `client_id`.
 
 
 class ClientExamples(NamedTuple):
   """A client's value in a round.
 
   Attributes:
-    x: [n_k, ...], stored examples, which the encoder decodes, or sparse ones.
+    x: [n_k, ...], stored examples, which the encoder decodes, or sparse examples.
     labels: int32 [n_k], labels in [0, n); or `sparse.LabelSets` of n_k examples.
     client_id: int64 scalar, stable over rounds; seeds the client's randomness.
     all_labels: int32 [m_k], the labels of all of the client's examples. They decide
-      which class rows it requests. `x` and `labels` are the examples that it uses
-      this round; `all_labels` equals `labels` (or its ids) if it uses all.
+      which class rows it requests. `x` and `labels` are the examples that it uses in this
+      round; if it uses all examples, `all_labels` equals `labels` (or its ids).
     weights: float32 [n_k], weights of the examples in the loss, which a part of the
-      round may add (`parts.Part.examples`), or (): all alike.
-    state: `KeptState`, what the client kept from its last round (see
-      `nothing_kept`), or () for an algorithm without client state.
+      round may add (`parts.Part.examples`); (): equal weights.
+    state: `KeptState`, the client's state from its last round (see `nothing_kept`), or ()
+      for an algorithm without client state.
   """
 
   x: tf.Tensor | sparse.SparseFeatures
@@ -48,11 +48,11 @@ class ClientExamples(NamedTuple):
   def from_tff(
     cls, source: from_tff_lib.Source, ids: Iterable | None = None, *, x: str = 'x', y: str = 'y'
   ) -> list['ClientExamples']:
-    """Returns a cohort, which a learning process's `next` takes.
+    """Returns a cohort for a learning process's `next`.
 
-    Its clients are those with these ids of `tff.simulation` data, and their
-    `client_id` is their place in `source.client_ids`. Or they are the data sets of a
-    list, and `ids` are the clients' whole numbers, by default their places. See
+    If `source` is `tff.simulation` data, the clients are those with these ids, and a
+    `client_id` is the client's place in `source.client_ids`. If it is a list of data sets,
+    `ids` are the clients' whole numbers, by default their places. See
     `tff_xc.data.from_tff.as_client_data` for elements, `x`, `y` and errors.
     """
     data = from_tff_lib.as_client_data(source, ids, x=x, y=y)
@@ -84,15 +84,15 @@ class ClientExamples(NamedTuple):
 
 
 class KeptState(NamedTuple):
-  """What a client kept from the last round in which it took part."""
+  """A client's state from the last round in which it participated."""
 
-  # bool scalar; False for a client that has not taken part yet.
+  # bool scalar; False for a client that has not participated yet.
   known: tf.Tensor
-  value: Any  # Tensors as `ClientState.spec`; zeros if not known.
+  value: Any  # Tensors as `parts.Part.spec`; zeros if not known.
 
 
 def nothing_kept(spec: Any) -> KeptState:
-  """Returns the state of a client that has not taken part yet."""
+  """Returns the state of a client that has not participated yet."""
 
   def zeros(s):
     return np.zeros(s.shape, s.dtype.as_numpy_dtype)
@@ -101,7 +101,7 @@ def nothing_kept(spec: Any) -> KeptState:
 
 
 def client_type(model: classifier.EmbeddingClassifier, state_spec: Any = None) -> tff.Type:
-  """Returns the type of a client's value on this model; `state_spec` is of its state, or None."""
+  """Returns the type of a client's value; `state_spec` specifies its state, or is None."""
   integers = tff.TensorType(np.int32, [None])
   of_specs = tff.types.tensorflow_to_type
   return tff.to_type(
@@ -118,7 +118,7 @@ def client_type(model: classifier.EmbeddingClassifier, state_spec: Any = None) -
 
 # The metric that holds the states.
 NAME = 'client_states'
-# Most states in each stack of an accumulator, as in `folding`.
+# The largest number of states in each stack of an accumulator, see `folding`.
 _MOST = (4, 16, 64)
 
 
@@ -126,14 +126,14 @@ class KeptStates(NamedTuple):
   """The states of a round's clients."""
 
   ids: tf.Tensor  # int64 [K], the clients' ids.
-  value: Any  # As the algorithm's `ClientState.spec`, with K first.
+  value: Any  # Tensors as `parts.Part.spec`, with K as the first dimension.
 
 
 def build_collect(spec: Any) -> Callable:
   """Returns a function that adds the clients' states to the metrics.
 
-  It takes (metrics@SERVER, ids@CLIENTS, `KeptState`s@CLIENTS); a client that keeps
-  nothing yet is left out.
+  The function takes (metrics@SERVER, ids@CLIENTS, `KeptState`s@CLIENTS). Clients without a
+  known state are left out.
   """
 
   @tff.tensorflow.computation

@@ -1,8 +1,8 @@
-"""Folds the rows of a cohort's clients into one accumulator.
+"""Aggregates the rows of a cohort's clients in one accumulator.
 
-Rows of the same id are added, or all rows are kept side by side. The
-accumulator is a few stacks of growing size, so each row is copied only a few times.
-If rows are added, it holds few more rows than the cohort has distinct ids.
+Rows of the same id are added, or all rows are kept side by side. The accumulator has a few
+stacks of growing size, so each row is copied only a few times. If rows are added, it has
+only a few more rows than the cohort has distinct ids.
 """
 
 import functools
@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# Most rows in each stack of an accumulator; the last stack has no bound.
+# The largest number of rows in each stack of an accumulator. The last stack is unbounded.
 _STACK_ROWS = (2**12, 2**14, 2**16)
 
 
@@ -75,15 +75,15 @@ def add_by_id(*sums: RowSums) -> RowSums:
 
 
 def grown(sums: RowSums, more: RowSums) -> RowSums:
-  """Adds `more` to `sums`, whose ids are distinct; new ids are the last ones.
+  """Adds `more` to `sums`, whose ids are distinct, and appends new ids.
 
-  It takes the additions of `add_by_id` in the same order, and less time.
+  It does the additions of `add_by_id` in the same order, in less time.
   """
   held = tf.size(sums.ids)
   ids, place = tf.unique(tf.concat([sums.ids, more.ids], axis=0))
-  # One row at least, since `tf.pad` by none returns its argument.
+  # At least one row, because `tf.pad` by zero rows returns its argument.
   new = tf.maximum(tf.size(ids) - held, 1)
-  # A stateful op: else two calls with the same sums and ids share one padded tensor.
+  # Without this stateful op, two calls with the same sums and ids would share one tensor.
   new += tf.raw_ops.Empty(shape=[], dtype=tf.int32, init=True)
 
   def longer(t):
@@ -95,9 +95,9 @@ def grown(sums: RowSums, more: RowSums) -> RowSums:
 
 
 def _with(more: RowSums, place: tf.Tensor, total: RowSums) -> RowSums:
-  """Returns `total` with entries added at `place`, int32 [k], one by one.
+  """Returns `total` with the entries `more` added at `place`, int32 [k], one by one.
 
-  Nobody else may hold the rows and weights of `total`: they change in place.
+  The rows and weights of `total` change in place, so nothing else may use them.
   """
   pairs = ((total.rows, more.rows), (total.weights, more.weights))
 
@@ -119,10 +119,10 @@ def side_by_side(*stacks):
 
 
 def pushed(stacks: list, new, grow: Callable, most: Sequence[int]) -> list:
-  """Returns the stacks of an accumulator with new entries, none above its bound.
+  """Returns the stacks of an accumulator after adding the entries `new`.
 
-  There is one stack more than bounds `most`; `ids` count the entries, the first of
-  which are in the last stack. `grow` makes one stack of two.
+  A stack with more than its bound in `most` is merged into the next one by `grow`. The last
+  stack, which has no bound, has the oldest entries. The number of `ids` counts the entries.
   """
 
   def folded(stacks: list, level: int) -> list:
@@ -142,7 +142,7 @@ def pushed(stacks: list, new, grow: Callable, most: Sequence[int]) -> list:
 
 
 def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
-  """Returns the sums of a cohort whose clients all hold all n rows, from theirs."""
+  """Returns `RowSums` for summed `rows` of a cohort whose clients all send all n rows."""
   count = rows.shape[0]
   return RowSums(tf.range(count), rows, tf.fill([count], total_weight))
 
@@ -155,11 +155,12 @@ def aggregation(
   entries_of: Callable = lambda value: value,
   grow: Callable | None = None,
 ):
-  """Returns (zero, accumulate, merge, report) of TFF for an accumulator of stacks.
+  """Returns (zero, accumulate, merge, report) for `tff.federated_aggregate` with stacks.
 
-  An `entry` is `tf.TensorSpec`s with `ids`; a stack has one more axis; see `pushed`.
-  `entries_of` makes a stack of a client's value; without a `value_type` it is one.
-  `join` makes the report of all stacks, and `grow` (default: `join`) one stack of two.
+  `entry` is a structure of `tf.TensorSpec`s with `ids`; a stack has one more axis (see
+  `pushed`). `entries_of` converts a client's value of type `value_type` to a stack; without
+  a `value_type`, the value is a stack. `join` merges all stacks into the report, and `grow`
+  (default: `join`) merges two stacks into one.
   """
   grow = grow or join
   # An accumulator's type has no static lengths.
@@ -194,9 +195,9 @@ def aggregation(
 
 @functools.cache  # Building it takes half a second.
 def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
-  """Returns a federated computation: {RowUpdate}@CLIENTS -> joined@SERVER.
+  """Returns a federated computation {RowUpdate}@CLIENTS -> `RowSums`@SERVER.
 
-  `stacked`: `StackedRows` as they come, not `RowSums` of weighted rows. With `num_rows`
+  With `stacked`, the result is `StackedRows` with all clients' rows. With `num_rows`,
   clients send all rows, and `()` in place of ids.
   """
   kind = StackedRows if stacked else RowSums

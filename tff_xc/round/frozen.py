@@ -1,12 +1,11 @@
-"""Frozen weights keep the values that the server drew.
+"""Frozen weights, which keep their initial values.
 
-Clients have them from the start, as they have the program: the clients'
-computations contain them, and a round neither sends nor averages them. The
-server's state has them too, so that a checkpoint is a whole model.
+The clients' computations contain the frozen weights, so a round neither sends nor averages
+them. The server's state has them too, so a checkpoint is a whole model.
 
-Of a frozen table, clients request rows as of any other, since no client has
-room for all of it, and send none back. A class table of which they use all rows is
-like the other frozen weights.
+Frozen tables are different: clients request their rows like rows of any other table,
+because no client has room for the whole table, but send no rows back. A frozen class table
+of which clients use all rows is treated like the other frozen weights.
 """
 
 import collections
@@ -18,14 +17,14 @@ import tensorflow_federated as tff
 from tff_xc import classifier, errors
 from tff_xc.round import algorithm as algorithm_lib, merge, tables as tables_lib
 
-# A computation is a protocol buffer, which holds 2 GiB.
+# A computation is a protocol buffer, which can have at most 2 GiB.
 _MOST_BYTES = 2**31 - 2**24
 
 
 def trained_part(
   algorithm: algorithm_lib.Algorithm, weights: classifier.ModelWeights
 ) -> classifier.ModelWeights:
-  """Returns the weights that are trained, in their order."""
+  """Returns the weights that are not frozen, in their order."""
   return classifier.ModelWeights(
     *(
       collections.OrderedDict(
@@ -37,15 +36,15 @@ def trained_part(
 
 
 class Fixed:
-  """The frozen weights of a process that clients have from the start.
+  """The frozen weights that are a part of the clients' computations.
 
   Attributes:
-    values: the encoder's by name, except tables.
-    tables: by name, those of which clients use all rows.
+    values: the encoder's frozen weights by name, except tables.
+    tables: the frozen tables of which clients use all rows, by name.
   """
 
   def __init__(self, algorithm: algorithm_lib.Algorithm, seed: list[int]):
-    """Draws the values that `algorithm.frozen` names, by the weights' seed."""
+    """Draws the weights that `algorithm.frozen` names; `seed` is that of all weights."""
     for table in algorithm.tables:
       if table.name != classifier.CLASS and is_held(algorithm, table):
         raise errors.InputError(
@@ -64,7 +63,7 @@ class Fixed:
       weights = classifier.ModelWeights(encoder, encoder_state, {})
       return trained_part(self._algorithm, weights)[:2]
 
-    # A computation of its own: every graph that has constants is copied often.
+    # A separate computation, because graphs with constants are large and copied often.
     @tff.tensorflow.computation
     def own():
       return {name: tf.constant(value) for name, value in self.values.items()}
@@ -86,9 +85,9 @@ class Fixed:
     return trained_part(self._algorithm, self._specs)
 
   def receive(self, weights):
-    """Returns (encoder, encoder state)@CLIENTS of `ModelWeights`@SERVER.
+    """Returns (encoder, encoder state)@CLIENTS, given `ModelWeights`@SERVER.
 
-    Only what is trained is sent. Call it within a federated computation.
+    Only trained weights are sent. Call it within a federated computation.
     """
     parts = weights.encoder, weights.encoder_state
     if self.values:
@@ -102,7 +101,7 @@ class Fixed:
   def checked(
     self, weights: classifier.ModelWeights, present: classifier.ModelWeights
   ) -> classifier.ModelWeights:
-    """Returns the weights; fails where frozen ones differ from the present ones."""
+    """Returns the weights; fails if a frozen weight differs from the `present` one."""
     new, old = (
       {**classifier.union(w.encoder, w.encoder_state), **w.tables} for w in (weights, present)
     )
@@ -121,13 +120,13 @@ class Fixed:
 
 
 def is_held(algorithm: algorithm_lib.Algorithm, table: tables_lib.Table) -> bool:
-  """Whether clients have all of a frozen table from the start."""
+  """Whether a table is frozen and a part of the clients' computations."""
   sent = algorithm.has_clients and not table.request.selects
   return sent and table.name in algorithm.frozen
 
 
 def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
-  """Returns frozen weights by name: the encoder's except tables, and held tables."""
+  """Returns (frozen weights of the encoder except tables, held tables), by name."""
   specs = algorithm.model.weight_specs()
   of_encoder = classifier.union(specs.encoder, specs.encoder_state)
   names = [name for name in of_encoder if name in algorithm.frozen]
@@ -158,10 +157,9 @@ def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
 def train_only(algorithm: algorithm_lib.Algorithm, part: str) -> algorithm_lib.Algorithm:
   """Returns the algorithm whose clients train only a part of the model.
 
-  An encoder whose batch statistics are frozen acts as at test time, on clients
-  as well. `part` is 'head', the class table; 'bottleneck', the class table and the
-  encoder's last layer (`Encoder.last_layer`); 'body', all but the class table; or
-  'all'.
+  `part` is 'head', the class table; 'bottleneck', the class table and the encoder's last
+  layer (`Encoder.last_layer`); 'body', everything except the class table; or 'all'. If an
+  encoder's batch statistics are frozen, it runs in inference mode on clients, too.
   """
   model = algorithm.model
   specs, encoder, names = model.weight_specs(), model.encoder, set()
@@ -174,8 +172,8 @@ def train_only(algorithm: algorithm_lib.Algorithm, part: str) -> algorithm_lib.A
     names = {classifier.CLASS}
     if algorithm.tables[0].steps:
       raise errors.InputError(
-        '--trainable=body keeps class rows as they are drawn, and the server of this'
-        ' algorithm moves them; choose another --algorithm, such as fedbabu'
+        "--trainable=body keeps the initial class rows, but this algorithm's server"
+        ' changes them; choose another --algorithm, such as fedbabu'
       )
   elif part != 'all':
     kept = encoder.last_layer if part == 'bottleneck' else ()
@@ -194,7 +192,7 @@ def train_only(algorithm: algorithm_lib.Algorithm, part: str) -> algorithm_lib.A
 
 
 def head_only(algorithm) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose clients train class rows alone, frozen ones as well."""
+  """Returns the algorithm whose clients train only class rows, even if these are frozen."""
   trained = algorithm.frozen - {classifier.CLASS}
   unfrozen = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   return train_only(unfrozen, 'head')

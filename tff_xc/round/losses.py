@@ -1,13 +1,11 @@
-"""Question 2: what does a client minimise on the rows it holds?
+"""Question 2: what does a client minimise on the rows that it holds?
 
-Either softmax cross entropy whose denominator runs over a set T of held
-classes: all held classes (FedSS, FullSoftmax), the target and the negatives
-(NegOnly), or the client's own classes (PosOnly). FedSS, equations (2) and (5)
-to (8).
-
-Or a squared hinge on the target's cosine, which does not push an embedding away
-from other classes (FedAwS, equation (23)), or the contrastive loss, which does
-(FedAwS, equation (6)). Penalties are added to the mean loss.
+There are several losses. Softmax cross entropy has a denominator over a set T of held
+classes: all held classes (FedSS, FullSoftmax), the target and the negatives (NegOnly), or
+the client's own classes (PosOnly); see FedSS, equations (2) and (5) to (8). A squared hinge
+on the target's cosine does not push an embedding away from other classes (FedAwS, equation
+(23)). The contrastive loss does (FedAwS, equation (6)). Binary cross entropy is for sets of
+labels. Penalties are added to the mean loss.
 """
 
 import dataclasses
@@ -21,33 +19,34 @@ from tff_xc.data import sparse
 from tff_xc.encoders import layers
 from tff_xc.round import request
 
-# A float32 softmax gives a logit plus this probability zero, and no gradient.
+# A logit with this number added has probability zero and no gradient in a float32 softmax.
 _EXCLUDED = -1e9
 
 
 class LocalStep(NamedTuple):
   """One step of local training, as losses and penalties see it."""
 
-  logits: tf.Tensor  # float32 [B, N], of the batch for the held class rows.
-  # int32 [B], slots of the labels; or `LabelSets` of slots, for sets of labels or
-  # several rows for a label.
+  logits: tf.Tensor  # float32 [B, N], the batch's logits for the class rows held.
+  # int32 [B], slots of the labels; or `LabelSets` of slots, if examples have sets of labels
+  # or a label has several rows.
   targets: tf.Tensor | sparse.LabelSets
   held: request.SelectedRows  # The class rows.
   embeddings: tf.Tensor  # float32 [B, ...].
   x: Any = ()  # The batch's examples.
-  seed: Any = ()  # int32 [2], that the encoder got.
-  # The current weights, and those that the server sent; tables have the rows held.
+  seed: Any = ()  # int32 [2], the encoder's seed.
+  # The current weights, and the weights from which the client started. Tables have only
+  # the rows held.
   weights: classifier.ModelWeights | tuple = ()
   initial_weights: classifier.ModelWeights | tuple = ()
-  state: Any = ()  # `KeptState` of the client.
-  received: Any = ()  # By part, messages of the server, see `parts.Part`.
+  state: Any = ()  # The client's `KeptState`.
+  received: Any = ()  # The server's messages by part, see `parts.Part`.
 
 
 class Loss(Protocol):
   """Scores the examples of one step of local training.
 
-  A loss that no class row moves has `trains_rows`, False. One that adds to another has
-  that as `loss`.
+  A loss whose gradient does not change class rows has `trains_rows = False`. A loss that
+  adds a term to another loss has the other one as its attribute `loss`.
   """
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
@@ -55,27 +54,27 @@ class Loss(Protocol):
 
 
 def trains_rows(loss: Loss) -> bool:
-  """Whether class rows move a loss, or the one that it adds to."""
+  """Whether a loss, or the loss to which it adds a term, trains class rows."""
   inner = getattr(loss, 'loss', loss)
   return getattr(inner, 'trains_rows', True)
 
 
 class Penalty(Protocol):
-  """A term of the objective that is no mean over examples."""
+  """A term of the objective that is not a mean over examples."""
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
-    """Returns a float32 scalar, added to the mean loss, and not to the one reported."""
+    """Returns a float32 scalar to add to the mean loss. The reported loss excludes it."""
 
 
 def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
-  """Returns FedSS's correction, float32 [N], to be added to the logits.
+  """Returns FedSS's correction, float32 [N], which is added to the logits.
 
   A negative j is held with probability m / (n - |P_k|); its corrected logit is
   o'_j = o_j - log(m q_j) = o_j + log((n - |P_k|) / m), which makes the sampled
   partition function unbiased. Positives are always held and need no
   correction. (A constant on every term would cancel in the softmax.)
   """
-  # Rows that only features name are always held, too.
+  # Rows that only features name have the count -1. They are always held, like positives.
   positive = tf.not_equal(held.counts, 0)
   negative = tf.logical_and(held.mask, tf.logical_not(positive))
   num_positives = tf.reduce_sum(tf.cast(positive, tf.float32))
@@ -88,8 +87,8 @@ def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
 def softmax_cross_entropy(logits: tf.Tensor, targets: tf.Tensor):
   """Returns float32 [B], -log softmax(logits [B, N])[targets int32 [B]].
 
-  The same as TensorFlow's op of this name for sparse labels, which computes
-  each exponential twice and takes two to three times as long on a CPU.
+  It equals TensorFlow's op of this name for sparse labels, which computes each exponential
+  twice and takes two to three times as long on a CPU.
   """
   largest = tf.reduce_max(logits, axis=1, keepdims=True)
   exponentials = tf.exp(logits - largest)
@@ -115,8 +114,8 @@ def one_each(step: LocalStep) -> tf.Tensor:
 class HeldSoftmax:
   """Softmax over all held rows, or over some of them.
 
-  Logits must be finite, and far below 1e9 in magnitude: rows outside the
-  denominator are shifted by minus that.
+  Logits must be finite and far below 1e9 in magnitude, because 1e9 is subtracted from the
+  logits of rows outside the denominator.
 
   Attributes:
     num_rows: n.
@@ -140,7 +139,7 @@ class HeldSoftmax:
       raise ValueError(f'unknown denominator {self.denominator!r}')
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
-    # One sum over the logits, which are many more than the rows.
+    # Add up the shifts first, because there are many more logits than rows.
     shift = tf.where(self._terms(step), 0.0, _EXCLUDED)
     if self.correction == 'negatives':
       shift += negative_correction(step.held, self.num_rows)
@@ -150,7 +149,7 @@ class HeldSoftmax:
     return softmax_cross_entropy(logits + shift, one_each(step))
 
   def _terms(self, step: LocalStep) -> tf.Tensor:
-    """Returns bool [B, N] or [1, N]: the terms of each denominator."""
+    """Returns bool [B, N] or [1, N], the rows in each example's denominator."""
     held = step.held
     mask = held.mask[None, :]
     if self.denominator == 'held':
@@ -183,15 +182,15 @@ DISTANCES = ('cosine', 'euclidean')
 
 @dataclasses.dataclass(frozen=True)
 class Contrastive:
-  """FedAwS's contrastive loss: alpha pulls to the own row, beta pushes from others.
+  """FedAwS's contrastive loss: alpha pulls to the own row, beta pushes from other rows.
 
-  With s_c the cosine of the embedding g(x) and the class row w_c,
+  With s_c the cosine between the embedding g(x) and the class row w_c,
 
     eq. (6)         alpha d(g(x), w_y)^2 + beta sum_{c != y} max(0, nu - d(g(x), w_c))^2
     eq. (11), (12)  (1 - s_y)^2 + sum_{c != y} max(0, nu - 1 + s_c)^2
 
   where (11) and (12) are (6) with d = 1 - s and alpha = beta = 1. The sum is over the
-  rows held. Yu et al., ICML 2020, arXiv:2004.10342.
+  rows held. See Yu et al., ICML 2020, arXiv:2004.10342.
 
   Attributes:
     pull_weight: alpha.
@@ -222,11 +221,11 @@ class Contrastive:
 
 @dataclasses.dataclass(frozen=True)
 class BinaryCrossEntropy:
-  """Binary cross entropy of every held row: whether an example has its label.
+  """Binary cross entropy of whether an example has the label of each held row.
 
-  Of an example, the mean over the rows held, times `tables`, R: the sum of the tables'
-  means (FedMLH, Algorithm 2). A row to which several labels of an example belong is
-  one target (line 6).
+  An example's loss is the mean over the rows held, times the number R of `tables`, which is
+  the sum of the tables' means (FedMLH, Algorithm 2). If several labels of an example share
+  a row, the row is one target (line 6).
   """
 
   tables: int = 1
@@ -235,7 +234,7 @@ class BinaryCrossEntropy:
     mask = tf.cast(step.held.mask, tf.float32)
     count = tf.maximum(tf.reduce_sum(mask), 1.0)
     of_negatives = tf.reduce_sum(tf.nn.softplus(step.logits) * mask, axis=1)
-    # log(1 + e^z) - z is that of a target.
+    # A target's term is log(1 + e^z) - z.
     of_targets = _sum_of_targets(step.logits, step.targets)
     return self.tables * (of_negatives - of_targets) / count
 
@@ -255,14 +254,13 @@ def _sum_of_targets(logits, targets):
 
 @dataclasses.dataclass(frozen=True)
 class Proximal:
-  """weight * |theta - theta_G|^2, over all trained weights (FedProx).
+  """The penalty weight * |theta - theta_G|^2 over all trained weights (FedProx).
 
   Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in
-  Heterogeneous Networks", MLSys 2020, arXiv:1812.06127, eq. (2), which has mu / 2
-  as the weight.
+  Heterogeneous Networks", MLSys 2020, arXiv:1812.06127, eq. (2), where the weight is
+  mu / 2.
 
-  theta_G are the weights that the client received: the encoder, and the rows
-  that it holds of each table.
+  theta_G are the weights that the client received: the encoder, and its rows of each table.
   """
 
   weight: float

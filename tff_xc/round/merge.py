@@ -1,4 +1,4 @@
-"""Question 3: how are the clients' rows joined, and the encoder's deltas averaged?
+"""Question 3: how are the clients' rows merged, and the encoder's deltas averaged?
 
 Clients send (ids, rows), and the server adds rows of the same id (`folding`).
 Merging thus never needs all n rows, neither on a client nor in an accumulator.
@@ -20,11 +20,11 @@ from tff_xc.round import folding, optimizers
 
 
 class Merge(Protocol):
-  """Joins the rows of one table that the clients of a round send.
+  """Merges the rows of one table that the clients of a round send.
 
   Attributes:
     sends_rows: whether clients send rows at all.
-    sends_deltas: whether these are the rows' changes, or there are none.
+    sends_deltas: whether clients send changes of rows; also True if they send nothing.
     takes_optimizer: whether the server's optimizer updates the rows.
   """
 
@@ -33,13 +33,13 @@ class Merge(Protocol):
   takes_optimizer: bool
 
   def sent(self, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Returns what a client sends, float32 [N, row_dim], of rows before and after training."""
+    """Returns the rows to send, float32 [N, row_dim], given those before and after training."""
 
   def build(self, num_rows: int, row_dim: int, selects: bool) -> Callable:
     """Returns a function from values at clients to the merged rows@SERVER.
 
-    It takes (held: `SelectedRows`, rows: as `sent`, update: `ClientUpdate`).
-    `selects`: clients hold selected rows; otherwise they hold all.
+    The function takes (held: `SelectedRows`, rows: as returned by `sent`, update:
+    `ClientUpdate`). `selects`: whether clients hold selected rows, or all rows.
     """
 
   def next(
@@ -51,7 +51,7 @@ class Merge(Protocol):
     total_weight: tf.Tensor,
     after: optimizers.After | None = None,
   ) -> tuple[Any, tf.Tensor, Any]:
-    """Returns (optimizer state, table [n, row_dim], what else `after` returned).
+    """Returns (optimizer state, table [n, row_dim], the second result of `after`).
 
     `total_weight` is the sum of the cohort's weights; if it is 0, nothing changes.
     `after` changes the new rows, see `optimizers.TableOptimizer.next`.
@@ -66,11 +66,11 @@ class SumRows:
   line 12, with n_tot over all K clients).
 
   Attributes:
-    row_renormalise: divide by the weight of only those clients that hold the
-      row; not in the paper.
-    takes_optimizer: whether the mean delta goes through the table's optimizer.
-    secure_bound: if not None, whole tables are summed securely, and numbers are
-      clipped to this size before (see `tff_xc.options.secure_sums`).
+    row_renormalise: divide by the weight of only the clients that hold the row; not in
+      the paper.
+    takes_optimizer: whether the table's optimizer applies the mean delta.
+    secure_bound: if not None, whole tables are summed securely, after numbers are clipped
+      to this absolute value (see `tff_xc.options.secure_sums`).
   """
 
   row_renormalise: bool = False
@@ -109,7 +109,7 @@ class SumRows:
     return dense_sum
 
   def mean(self, sums: folding.RowSums, total_weight: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [U, row_dim], the means of the rows `sums.ids`."""
+    """Returns float32 [U, row_dim], the means of the rows with ids `sums.ids`."""
     if self.row_renormalise:
       return tf.math.divide_no_nan(sums.rows, sums.weights[:, None])
     return tf.math.divide_no_nan(sums.rows, total_weight)
@@ -129,10 +129,10 @@ def _secure_sum(bound: float, num_rows: int, row_dim: int) -> Callable:
 
 @dataclasses.dataclass(frozen=True)
 class ReplaceRows(SumRows):
-  """A row becomes the mean of the rows that its holders sent (FedAwS, line 13).
+  """Replaces a row by the mean of the rows that clients sent (FedAwS, line 13).
 
-  Rows are averaged with the clients' example counts as weights, whatever
-  `weighting` the encoder uses. Rows of absent classes do not change.
+  The weights are the clients' numbers of examples, whatever `weighting` the encoder uses.
+  A row that no client sent does not change.
   """
 
   row_renormalise: bool = True
@@ -198,9 +198,9 @@ def side_by_side(num_rows: int, row_dim: int, selects: bool) -> Callable:
 
 @dataclasses.dataclass(frozen=True)
 class StackRows:
-  """Keeps the rows of all clients side by side, for a server step to join.
+  """Keeps the rows of all clients side by side, for a server step that merges them.
 
-  The table itself does not change before the steps.
+  Only server steps change the table.
   """
 
   sends_rows = True
@@ -224,8 +224,8 @@ class StackRows:
 
 
 _SUMS = (tff.aggregators.SumFactory, tff.aggregators.SecureSumFactory)
-# A field in the state of `tff.aggregators.DifferentiallyPrivateFactory`, which all
-# of TFF's that add noise have in them.
+# A field in the state of `tff.aggregators.DifferentiallyPrivateFactory`. All of TFF's
+# aggregators that add noise contain one.
 _DP = 'dp_event='
 
 
@@ -235,7 +235,7 @@ def _counts(weight):
 
 
 def _leaves(found: Any, name: str) -> Iterator[tuple[str, Any]]:
-  """Yields the parts of a structure, or of its type, that are none, by their names."""
+  """Yields (name, leaf) for all leaves of a structure or of its type."""
   if not isinstance(found, tff.structure.Struct):
     yield name, found
     return
@@ -246,13 +246,13 @@ def _leaves(found: Any, name: str) -> Iterator[tuple[str, Any]]:
 class EncoderMean:
   """Averages the encoder's deltas by a `tff.aggregators` factory of means.
 
-  An unweighted factory averages over all clients, including the zeros of those
-  that have no examples or whose update was dropped. Its result is therefore
-  scaled by (clients / clients of positive weight).
+  An unweighted factory averages over all clients, including zeros from clients without
+  examples or with a dropped update. Its result is therefore multiplied by (number of
+  clients / number of clients with positive weight).
   """
 
   def __init__(self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()):
-    """Args: the factory, specs of trained weights, tables that send rows, too."""
+    """Takes the factory, the specs of trained weights, and the tables that send rows."""
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     if isinstance(factory, _SUMS):
@@ -261,16 +261,16 @@ class EncoderMean:
         ' needs a mean: give a factory of means, such as UnweightedMeanFactory'
       )
     value_type = tff.types.tensorflow_to_type(classifier.union(specs.encoder, specs.encoder_state))
-    if not len(value_type):  # All is frozen, and some factories want tensors.
+    if not len(value_type):  # All is frozen. Some factories refuse empty values.
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     self._weighted = isinstance(factory, tff.aggregators.WeightedAggregationFactory)
     extra = [tff.TensorType(np.float32)] if self._weighted else []
     self._process = factory.create(value_type, *extra)
     if rows and _DP in str(self._process.initialize.type_signature):
       raise ValueError(
-        'model_aggregator is differentially private, and would add noise to the'
-        f' encoder alone: clients also send rows of {", ".join(rows)}, which say'
-        ' what the noise is to hide. Give an aggregator without noise, or an'
+        'model_aggregator is differentially private, but would add noise only to the'
+        f' encoder: clients also send rows of {", ".join(rows)}, which would reveal'
+        ' what the noise should hide. Give an aggregator without noise, or an'
         ' algorithm that sends no rows'
       )
 
@@ -303,7 +303,7 @@ class EncoderMean:
     return tff.templates.MeasuredProcessOutput(output.state, result, output.measurements)
 
   def measured(self, metrics, measurements):
-    """Returns the metrics@SERVER with the scalars of the aggregator's own."""
+    """Returns the metrics@SERVER together with the aggregator's scalar measurements."""
     if not self._measured:
       return metrics
 

@@ -1,7 +1,7 @@
-"""Finds the nearest rows of many, in blocks, or of a few thousand, in strips.
+"""Finds nearest rows, in blocks among many rows, or in strips among a few thousand.
 
-Of many rows, the full matrix of similarities is never in memory; of a few
-thousand, U^2 floats are.
+With blocks, the full matrix of similarities is never in memory. With strips, its U^2 floats
+are.
 """
 
 import itertools
@@ -9,22 +9,23 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# A block has at most _ROWS rows. It has fewer, down to _LEAST_ROWS, if their
-# similarities to all other rows would exceed _SIMILARITIES.
+# A block has at most _ROWS rows. It has fewer, down to _LEAST_ROWS, if its rows would have
+# more than _SIMILARITIES similarities to all other rows.
 _ROWS, _LEAST_ROWS = 512, 16
 _SIMILARITIES = 2**25
-# Most blocks computed in parallel, if there are threads for them.
+# The largest number of blocks computed in parallel, if there are enough threads.
 _PARALLEL = 8
 
 
 def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
-  """Applies a function to blocks of the numbers in [0, count), each with its `others`.
+  """Applies a function to blocks of the numbers in [0, count) and concatenates the results.
 
-  It is one flat loop outside any condition: Grappler aborts on nested ones. The
-  function maps int32 [b] to [b, width]; `width` is a structure of specs [width].
+  The function maps int32 [b] to [b, width]; `width` is a structure of specs [width]. Each
+  number needs memory for `others` similarities, which bounds the block size. It is one flat
+  loop outside any condition, because Grappler aborts on nested loops.
   """
   at_once = tf.clip_by_value(_SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS)
-  # The last number pads the last block; one block runs even if count is 0.
+  # The last number pads the last block. One block runs even if count is 0.
   last = tf.maximum(count - 1, 0)
   at_once = tf.minimum(at_once, last + 1)
 
@@ -32,7 +33,7 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
     return function(tf.minimum(tf.range(first, first + at_once), last))
 
   blocks = tf.map_fn(
-    # AutoGraph would write a file, which stays after a kill.
+    # AutoGraph would write a temporary file, which a kill would leave behind.
     tf.autograph.experimental.do_not_convert(block),
     tf.range(0, last + 1, at_once),
     parallel_iterations=_PARALLEL,
@@ -50,11 +51,11 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
 def nearest(
   queries: tf.Tensor, query_ids: tf.Tensor, rows: tf.Tensor, k
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Finds each query's k most similar rows, itself excluded.
+  """Finds each query's k most similar rows, except itself.
 
-  `queries` float32 [q, d] have the places `query_ids` int32 [q] in `rows` float32
-  [n, d], or -1; n > k, except if q = 0. Returns (similarities float32 [q, k], places
-  int32 [q, k]), the most similar first, ties by place.
+  `queries` are float32 [q, d]. `query_ids` int32 [q] are their places in `rows` float32
+  [n, d], or -1. n > k is required unless q = 0. Returns (similarities float32 [q, k],
+  places int32 [q, k]), the most similar first, ties by place.
   """
   size, count = tf.shape(rows)[0], tf.shape(queries)[0]
   # One more query, because one block runs even without queries.
@@ -74,17 +75,18 @@ def nearest(
   return in_blocks(of_block, count, size, specs)
 
 
-# Values of a part of a row, at least and at most, and parts of a row for each value
-# wanted, at least.
+# The smallest and largest number of values in a part of a row, and the smallest number of
+# parts for each value wanted.
 _LEAST, _PART, _PARTS = 8, 32, 8
 
 
 def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns what `tf.math.top_k` does of rows [b, n], sooner if n is many times k.
+  """Does the same as `tf.math.top_k` for rows [b, n], faster if n is many times k.
 
-  The k largest of a row are in the k parts of it with the largest maxima: these maxima
-  come before any value of another part, ties by place included. Measured: 0.3 of the
-  time of `top_k` for n = 100,000 and k = 11, as long for parts of 8; not for fewer.
+  A row is divided into parts. Its k largest values are in the k parts with the largest
+  maxima, because these maxima come before any value of another part, also in ties. For
+  n = 100,000 and k = 11 it takes 0.3 of the time of `top_k`. With parts of 8 values it
+  takes as long as `top_k`.
   """
   count, size = tf.unstack(tf.shape(values))
   width = tf.minimum(size // (_PARTS * tf.maximum(k, 1)), _PART)
@@ -103,17 +105,17 @@ def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
   return tf.cond(width < _LEAST, lambda: tuple(tf.math.top_k(values, k)), of_parts)
 
 
-# The similarities are computed in strips of rows. A strip starts at its own
-# first row, so that about half of all products are left out.
+# The similarities are computed in strips of rows. A strip starts at the column of its first
+# row, so about half of all products are left out.
 _STRIPS = 16
-# Less than any cosine: a row is no neighbour of itself.
+# Similarity of a row to itself, below any cosine, so that it is not its own neighbour.
 _ITSELF = -2.0
 
 
 def similarities(units: tf.Tensor) -> list[tf.Tensor]:
-  """Returns similarities of unit rows [U, d], exactly symmetric; -2 of a row to itself.
+  """Returns the similarities of unit rows [U, d], exactly symmetric; -2 of a row to itself.
 
-  They are in strips [b, U] in order, of which one may be empty.
+  They are a list of strips [b, U], in order. A strip may be empty.
   """
   size = tf.shape(units)[0]
   ends = [size * i // _STRIPS for i in range(_STRIPS + 1)]
@@ -134,26 +136,26 @@ def similarities(units: tf.Tensor) -> list[tf.Tensor]:
 
 
 class Neighbours(NamedTuple):
-  """The k nearest of some rows."""
+  """The k nearest neighbours of each row of a strip."""
 
   mask: tf.Tensor  # float32 [b, U], 1 for a neighbour, 0 for others.
   # float32 [b], the similarity of the least similar neighbour.
   least: tf.Tensor
-  # bool [b]. A row of which more than k others are as similar is in a tie, and
-  # its neighbours are not known: its mask is 0, and `least` is 2.
+  # bool [b]. False for a row with a tie at the k-th largest similarity, whose neighbours
+  # are ambiguous. Its mask is 0, and `least` is 2.
   known: tf.Tensor
 
 
 def neighbours(strip: tf.Tensor, k: int) -> Neighbours:
-  """Finds the k < U nearest of each row of a strip [b, U]; nothing is sorted."""
+  """Finds the k < U nearest neighbours of each row of a strip [b, U], without sorting."""
   guess = _guess(strip, k)
-  # NthElement is `std::nth_element`. Its first pivot is the median of the
-  # second, the middle and the last value. A guess there that is a little too
-  # low halves the time, and does not change the k-th largest.
+  # NthElement is `std::nth_element`, whose first pivot is the median of the second, the
+  # middle and the last value. Inserting a slightly too low guess there halves the time and
+  # does not change the k-th largest value.
   least = _nth(tf.concat([guess, guess, strip, guess], axis=1), k)
   mask = tf.cast(strip >= least, tf.float32)
   known = tf.equal(tf.reduce_sum(mask, axis=1), float(k))
-  # Rows whose guess was too high, and those in a tie.
+  # Repeat rows whose guess was too high, and rows with a tie.
   again = tf.where(~known)
   few = tf.gather(strip, again[:, 0])
   least_of_few = _nth(few, k)
@@ -173,7 +175,7 @@ def _nth(values: tf.Tensor, n: int) -> tf.Tensor:
 
 
 def _guess(strip, k: int):
-  """Returns [b, 1], usually just below the k-th largest, for a normal law."""
+  """Returns [b, 1], usually just below the k-th largest value of a normal distribution."""
   others = tf.cast(tf.shape(strip)[1] - 1, tf.float32)
   total = tf.reduce_sum(strip, axis=1, keepdims=True) - _ITSELF
   norm = tf.math.reduce_euclidean_norm(strip, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What the server sees of one client: its requests and its update."""
+"""Computes what the server sees of one client: its requests and its update."""
 
 from typing import NamedTuple
 
@@ -10,20 +10,20 @@ from tff_xc.round import algorithm as algorithm_lib, client_update, personal, ta
 
 
 class Update(NamedTuple):
-  """The changes that a client sends, and where its class rows are."""
+  """The changes that a client sends, with the ids of its class rows."""
 
-  encoder: encoder_lib.Weights  # By name, after minus before.
+  encoder: encoder_lib.Weights  # Changes by name, after minus before.
   ids: tf.Tensor  # int32 [N], the class rows held.
   mask: tf.Tensor  # bool [N], False on padding.
-  rows: tf.Tensor  # float32 [N, row_dim], their changes.
-  others: dict  # By other table, float32 [N', row_dim], changes of its rows.
+  rows: tf.Tensor  # float32 [N, row_dim], changes of the class rows.
+  others: dict  # Changes of the rows of other tables, float32 [N', row_dim] by table.
 
 
 def build_requests(algorithm: algorithm_lib.Algorithm):
   """Returns a function (labels int32 [k], client id, round's seed) -> class ids int32.
 
-  The labels are those of all of the client's examples, `ClientExamples.all_labels`, and the
-  ids those of the class rows that it requests, in their order.
+  The labels are those of all of the client's examples, `ClientExamples.all_labels`. The
+  result has the ids of the class rows that the client requests, in the order of the request.
   """
   model, table = algorithm.model, algorithm.tables[0]
 
@@ -40,8 +40,8 @@ def build_requests(algorithm: algorithm_lib.Algorithm):
 def build_update(algorithm: algorithm_lib.Algorithm):
   """Returns a function from whole `ModelWeights` to a client's `Update`.
 
-  It takes what that of `personal.build` does. What clients keep between rounds is
-  unknown to it, as to a client in its first round.
+  It has the arguments of the function that `personal.build` returns. It does not know the
+  client's state, so the client acts as in its first round.
   """
   model = algorithm.model
   train = client_update.build_training(algorithm)
