@@ -1,12 +1,12 @@
 """Optimizers of all weights, in the papers' form, and of a table's requested rows.
 
-TFF's own Adam adds epsilon before the bias correction and has no AMSGrad; these
-follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
+TFF's own Adam adds epsilon before the bias correction and has no AMSGrad. The optimizers
+here follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
 
-A round's clients request U of the n rows of a table. `Dense` updates all n rows. The
-other table optimizers touch only the U requested rows: they return each large tensor
-as one `tf.tensor_scatter_nd_update` of their input, never inside `tf.cond`, so that a
-runtime may apply it in place.
+A round's clients request U of the n rows of a table. `Dense` updates all n rows. The other
+table optimizers change only the U requested rows. They return each large tensor as one
+`tf.tensor_scatter_nd_update` of their input, never inside `tf.cond`, so that a runtime may
+apply it in place.
 """
 
 import collections
@@ -18,16 +18,16 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# A power of the momentum from which on its step moves no row by a float32 digit.
+# Powers of the momentum below this change no row by a float32 digit.
 _NEGLIGIBLE = 1e-10
 
 
 class TorchAdam(tff.learning.optimizers.Optimizer):
   """Adam (Kingma and Ba, 2015, Algorithm 1) or AMSGrad, as in PyTorch.
 
-  Its state has sums in place of the moments, s <- beta s + g; a moment is
-  (1 - beta) s. The factors are in the step size, since every multiplication here
-  is a pass over all weights.
+  Its state has sums in place of the moments, s <- beta s + g; a moment is (1 - beta) s. The
+  step size includes the factors 1 - beta, because every multiplication of a state is a pass
+  over all weights.
   """
 
   def __init__(
@@ -85,9 +85,10 @@ class Descent(tff.learning.optimizers.Optimizer):
   """SGD for gradients that contain the learning rate: w <- (1 - decay) w - g."""
 
   def __init__(self, replacement: float | None = None, decay: float | tf.Tensor | None = None):
-    """Replaces numbers that are not finite; `decay` is learning rate times weight decay.
+    """`replacement` replaces numbers that are not finite.
 
-    The decay takes one pass over the weights; L2 in the loss would take two.
+    `decay` is learning rate times weight decay. The decay takes one pass over the weights,
+    whereas L2 in the loss would take two.
     """
     self._replacement, self._decay = replacement, decay
 
@@ -111,7 +112,7 @@ class Descent(tff.learning.optimizers.Optimizer):
 def build_sgd(
   learning_rate: float = 1.0, momentum: float = 0.0
 ) -> tff.learning.optimizers.Optimizer:
-  """SGD with momentum, v <- beta v + g, w <- w - lr v (FedAvgM)."""
+  """Returns SGD with momentum, v <- beta v + g, w <- w - lr v (FedAvgM)."""
   # TFF treats a momentum of None as plain SGD, without a velocity in its state.
   return tff.learning.optimizers.build_sgdm(learning_rate, momentum or None)
 
@@ -119,7 +120,7 @@ def build_sgd(
 class Scheduled(tff.learning.optimizers.Optimizer):
   """An optimizer whose learning rate follows a schedule.
 
-  The state is that of the optimizer and `server_step`, int32, the steps taken.
+  The state is that of the optimizer, plus `server_step`, int32, the number of steps taken.
   """
 
   def __init__(
@@ -128,7 +129,7 @@ class Scheduled(tff.learning.optimizers.Optimizer):
     learning_rate: float,
     schedule: Callable[[tf.Tensor], tf.Tensor],
   ):
-    """`make` returns the optimizer of a learning rate; its state is a dictionary."""
+    """`make` returns an optimizer for a learning rate; its state must be a dictionary."""
     self._make, self._learning_rate = make, learning_rate
     self._schedule = schedule
 
@@ -141,22 +142,22 @@ class Scheduled(tff.learning.optimizers.Optimizer):
     step = inner.pop('server_step')
     rate = self._learning_rate * self._schedule(step)
     kept = tff.learning.optimizers.LEARNING_RATE_KEY
-    if kept in inner:  # TFF's take it from their state.
+    if kept in inner:  # TFF's optimizers read the learning rate from their state.
       inner[kept] = rate
     inner, weights = self._make(rate).next(inner, weights, gradients)
     return collections.OrderedDict(server_step=step + 1, **inner), weights
 
 
-# (ids int32 [U], new rows [U, row_dim]) -> (rows to write, anything else).
+# A function (ids int32 [U], new rows [U, row_dim]) -> (rows to write, additional results).
 After = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Any]]
 
 
 class TableOptimizer(Protocol):
   """An optimizer of a table, which may update rows lazily.
 
-  The table kept between rounds may lack updates of rows that were not requested,
-  which the state then determines. `reads_state`: whether `read` and `read_all` use the
-  state; if not, callers may pass `()` for it.
+  The table kept between rounds may lack updates of rows that were not requested; the state
+  then determines these updates. `reads_state` says whether `read` and `read_all` use the
+  state. If not, callers may pass `()` for it.
   """
 
   reads_state: bool
@@ -165,10 +166,10 @@ class TableOptimizer(Protocol):
     """Returns the initial state for a table [n, row_dim] of this spec."""
 
   def read(self, state: Any, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns rows, up to date: [U, row_dim] of ids [U], or [row_dim] of a scalar."""
+    """Returns up-to-date rows: [U, row_dim] for ids [U], or [row_dim] for a scalar id."""
 
   def read_all(self, state: Any, table: tf.Tensor) -> tf.Tensor:
-    """Returns the table float32 [n, row_dim], up to date."""
+    """Returns the up-to-date table, float32 [n, row_dim]."""
 
   def next(
     self,
@@ -179,12 +180,12 @@ class TableOptimizer(Protocol):
     has_update: tf.Tensor,
     after: After | None = None,
   ) -> tuple[Any, tf.Tensor, Any]:
-    """Returns (state, table, what else `after` returned) after a step.
+    """Returns (state, table, the second result of `after`) after a step.
 
-    `ids` int32 [U] are distinct; `gradients` [U, row_dim] are at the values that
-    `read` returns, and zero for others. Without `has_update` nothing changes. `after`
-    changes the new rows before they are written, so that they are written once; it
-    gets no rows if there is no update.
+    `ids` int32 [U] are distinct. `gradients` [U, row_dim] are at the values that `read`
+    returns; other rows have zero gradients. If `has_update` is False, nothing changes.
+    `after` changes the new rows before they are written, so that they are written only
+    once. It gets no rows if there is no update.
     """
 
   def catch_up(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
@@ -192,7 +193,7 @@ class TableOptimizer(Protocol):
 
 
 class _UpToDate:
-  """Base of the table optimizers whose table is always up to date."""
+  """Base class of the table optimizers that keep the table up to date."""
 
   reads_state = False
 
@@ -208,7 +209,7 @@ class _UpToDate:
 
 @dataclasses.dataclass(frozen=True)
 class Dense(_UpToDate):
-  """Any optimizer, on all rows; rows not requested have a zero gradient."""
+  """Applies any optimizer to all rows; rows that were not requested have zero gradients."""
 
   optimizer: tff.learning.optimizers.Optimizer
 
@@ -229,12 +230,12 @@ class Dense(_UpToDate):
 
 
 def none_without(has_update: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-  """Returns `values` [U, ...], or none of them if `has_update` is False."""
+  """Returns `values` [U, ...], or an empty tensor [0, ...] if `has_update` is False."""
   return values[: tf.where(has_update, tf.shape(values)[0], 0)]
 
 
 def changed(after: After | None, ids: tf.Tensor, rows: tf.Tensor):
-  """Returns (rows to write, what else `after` returned)."""
+  """Returns (rows to write, additional results) of `after`, which may be None."""
   return (rows, ()) if after is None else after(ids, rows)
 
 
@@ -247,18 +248,17 @@ def put(old: tf.Tensor, ids: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
 class RowMomentum:
   """SGD with dense momentum, v <- beta v + g, w <- w - lr v, row by row.
 
-  Rows that no client requested still move by their momentum (FedSS, Algorithm
-  1, line 13). These updates are applied when a row is read: j steps after its
-  last update, with no gradient since, its velocity is beta^j v and its value
+  Rows that no client requested still move by their momentum (FedSS, Algorithm 1, line 13).
+  These updates are applied when a row is read. j steps after its last update, without
+  gradients since then, its velocity is beta^j v and its value is
   w - lr v beta (1 - beta^j) / (1 - beta).
 
   With a schedule, step t has the rate lr_t, and the row moves by
-  - (sum over those j steps of lr_t beta^(t - t_0)) v, with t_0 its last update.
+  - (sum over those j steps of lr_t beta^(t - t_0)) v, where t_0 is its last update.
 
-  The state has, by name, `step` (int32, steps taken), `last_step` (int32 [n],
-  the step up to which a row is up to date) and `velocity` (float32 [n,
-  row_dim], at `last_step`). Without momentum it has `step` alone, or without a
-  schedule nothing.
+  The state has, by name, `step` (int32, the number of steps taken), `last_step` (int32 [n],
+  the step up to which a row is up to date) and `velocity` (float32 [n, row_dim], at
+  `last_step`). Without momentum it has only `step`. Without momentum and schedule it is empty.
   """
 
   learning_rate: float = 1.0
@@ -334,7 +334,7 @@ class RowMomentum:
   def _moved(self, rows, velocity, last_step, step):
     """Returns (rows, velocity) [..., row_dim] after the steps since `last_step` [...]."""
     waited = tf.cast(step - last_step, tf.float32)[..., None]
-    # expm1, because 1 - beta^j loses digits if beta is near one.
+    # Use expm1, because 1 - beta^j loses digits if beta is near one.
     exponent = math.log(self.momentum) * waited
     if self.schedule:
       moved = rows - self._of_schedule(last_step, step)[..., None] * velocity
@@ -345,7 +345,7 @@ class RowMomentum:
 
   def _of_schedule(self, last_step, step):
     """Returns float32 [...], the sum of lr_t beta^(t - t_0) after `last_step` [...]."""
-    # Many rows have waited equally long.
+    # Compute each distinct sum once, because many rows have the same last step.
     starts, places = tf.unique(tf.reshape(last_step, [-1]))
     most = math.ceil(math.log(_NEGLIGIBLE) / math.log(self.momentum))
     later = tf.maximum(step - tf.reduce_min(starts), 0)
@@ -361,12 +361,12 @@ class RowMomentum:
 class LazyRows(_UpToDate):
   """Updates only the requested rows, with any coordinate-wise optimizer.
 
-  If every row is requested in every step, and with Adagrad always, this equals
-  the optimizer on the whole table. Adam differs: there, the moments of a row not
-  requested decay, and they move the row. Here, moments and row do not change until the
-  row is requested again; the bias correction counts all steps. TensorFlow Addons'
-  LazyAdam and PyTorch's SparseAdam do the same, except that they add epsilon before the
-  bias correction. The state is that of the optimizer on the table.
+  The result equals the optimizer on the whole table if every row is requested in every
+  step, or if the optimizer is Adagrad. It differs for Adam. On the whole table, Adam's
+  moments of a row that is not requested decay and move the row. Here, neither moments nor
+  row change until the row is requested again, and the bias correction counts all steps.
+  TensorFlow Addons' LazyAdam and PyTorch's SparseAdam do the same, except that they add
+  epsilon before the bias correction. The state is that of the optimizer on the table.
   """
 
   optimizer: tff.learning.optimizers.Optimizer

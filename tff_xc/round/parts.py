@@ -1,16 +1,17 @@
-"""A part of a round: what an algorithm or an option adds to training and averaging.
+"""Parts of a round: the steps that algorithms and options add to training and averaging.
 
-An algorithm has its `parts` in order. In a round, each of them may
+An algorithm has a list of `parts`. In a round, each part can do the following, in order:
 
-  1. send a message of its state on the server to all clients (`message`);
-  2. change a client's model and examples before it trains (`own_model`, `examples`);
-  3. change a client's update, reply, and keep something (`on_client`); FedNova divides
-     changes, SCAFFOLD replies with variates, attackers send multiples;
-  4. change a finite update as it leaves the client (`sent`): bounds, compression, noise;
-  5. make the server's next state of the sum of the replies, and change what was merged
-     (`on_server`).
+  1. `message`: send a message, made of its state on the server, to all clients;
+  2. `own_model`, `examples`: change a client's model and examples before it trains;
+  3. `on_client`: change a client's update, send a reply, and keep a client state. For
+     example, FedNova divides changes, SCAFFOLD replies with control variates, and attackers
+     multiply their updates;
+  4. `sent`: change a finite update as it leaves the client, by bounds, compression or noise;
+  5. `on_server`: compute the server's next state from the sum of the replies, and change
+     the merged updates.
 
-Importing this does not import TensorFlow.
+Importing this module does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -29,37 +30,37 @@ class Local(NamedTuple):
   """A client after local training, as a `Part` sees it."""
 
   received: Any  # The message, see `Part.message`.
-  kept: Any  # `examples.KeptState`, if clients keep a state between rounds.
-  # `ModelWeights` whose tables have the rows held; `before` is the client's own model
-  # after any `head_epochs`.
+  kept: Any  # The client's `examples.KeptState`, if the algorithm has client states.
+  # `ModelWeights` before and after local training. Their tables have the rows held.
+  # `before` is the client's own model after any `head_epochs`.
   before: classifier.ModelWeights
   after: classifier.ModelWeights
-  # What the client is about to send: changes of the encoder by name, batch statistics
-  # included, and of the rows held by table.
+  # The update that the client is about to send: (changes of the encoder by name, including
+  # batch statistics; changes of the rows held by table).
   change: tuple[Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]
-  weight: tf.Tensor  # float32 scalar, in means; 0 without examples.
-  steps: tf.Tensor  # float32 scalar, minibatches taken.
-  # Returns (gradients of the encoder by name, of the rows held by table): of the mean
-  # loss, without penalties, over the client's examples at `before`, frozen ones left out.
+  weight: tf.Tensor  # float32 scalar, the client's weight in means; 0 without examples.
+  steps: tf.Tensor  # float32 scalar, the number of minibatches taken.
+  # Returns (gradients of the encoder by name, gradients of the rows held by table) of the
+  # mean loss over the client's examples at `before`, without penalties and frozen weights.
   gradients: Callable[[], tuple]
-  rate: float | tf.Tensor  # The learning rate of the round.
-  # From a function of embeddings [B, d] to (its sums float32 [N, d], numbers float32 [N])
-  # over the client's examples, of one label each, by class row held. The embeddings
-  # are those of `after`, as at test time.
+  rate: float | tf.Tensor  # The client's learning rate in this round.
+  # Takes a function of embeddings [B, d], and returns (sums of its values float32 [N, d],
+  # numbers of examples float32 [N]) over the client's examples, by class row held. The
+  # embeddings are by `after` in inference mode; examples must have one label each.
   embedded: Callable[[Callable], tuple] | None = None
   held: Mapping[str, Any] = {}  # `request.SelectedRows` by table.
-  of_server: Mapping[str, tf.Tensor] = {}  # Rows held, by table, as the server has them.
+  of_server: Mapping[str, tf.Tensor] = {}  # The server's values of the rows held, by table.
   client_id: Any = ()  # int64 scalar.
   round_seed: Any = ()  # int32 [5].
 
 
 class Answer(NamedTuple):
-  """What a client answers."""
+  """The result of a part's hook on a client."""
 
-  kept: Any = ()  # As `Part.spec`.
-  reply: Any = ()  # Float tensors; zeros if the client's update is dropped.
-  change: Any = None  # In place of `Local.change`; None: that as it is.
-  # Rows by table to which the server adds the change; None: those of `Local.before`.
+  kept: Any = ()  # The client's new state, with the structure of `Part.spec`.
+  reply: Any = ()  # Float tensors, which become zeros if the client's update is dropped.
+  change: Any = None  # Replaces `Local.change`; None: no change of it.
+  # Rows by table to which the server adds the change; None: the rows of `Local.before`.
   onto: Any = None
   is_finite: Any = None  # bool scalar; False drops the client's update.
 
@@ -67,13 +68,13 @@ class Answer(NamedTuple):
 class Round(NamedTuple):
   """Sums over the clients of a round, float32 scalars."""
 
-  clients: tf.Tensor  # All of them.
-  counted: tf.Tensor  # Those whose update is used.
-  weight: tf.Tensor  # Their weights in means.
+  clients: tf.Tensor  # The number of clients.
+  counted: tf.Tensor  # The number of clients whose updates are used.
+  weight: tf.Tensor  # The sum of the clients' weights in means.
 
 
 class Told(NamedTuple):
-  """What a client tells, or the sum over clients."""
+  """The numbers that a client sends besides its update, or their sums over clients."""
 
   of_round: Round
   replies: collections.OrderedDict  # By part.
@@ -82,37 +83,37 @@ class Told(NamedTuple):
 class Merged(NamedTuple):
   """The merged updates of a round, before the server's optimizers apply them."""
 
-  encoder: Mapping[str, tf.Tensor]  # By name, mean changes; batch statistics included.
-  tables: Mapping[str, Any]  # By table, as its merge joins rows.
-  weight: tf.Tensor  # float32 scalar, over which rows are averaged.
-  clients: tf.Tensor  # float32 scalar, whose updates the mean has.
-  weights: classifier.ModelWeights  # Of the server, before the round.
-  seed: tf.Tensor  # int32 [5], the round's.
+  encoder: Mapping[str, tf.Tensor]  # Mean changes by name, including batch statistics.
+  tables: Mapping[str, Any]  # Merged rows by table, in the form of the table's merge.
+  weight: tf.Tensor  # float32 scalar, by which sums of rows are divided.
+  clients: tf.Tensor  # float32 scalar, the number of clients whose updates are averaged.
+  weights: classifier.ModelWeights  # The server's weights before the round.
+  seed: tf.Tensor  # int32 [5], the round's seed.
 
 
 class Next(NamedTuple):
-  """What the server makes of the replies."""
+  """The result of a part's hook on the server."""
 
-  state: Any = ()
-  merged: Merged | None = None  # None: as it was.
-  metrics: Mapping[str, tf.Tensor] = {}  # float32 scalars, by `Part.metrics`.
+  state: Any = ()  # The part's next state.
+  merged: Merged | None = None  # Replaces the merged updates; None: no change of them.
+  metrics: Mapping[str, tf.Tensor] = {}  # float32 scalars by the names in `Part.metrics`.
 
 
 class Part:
-  """A part of a round; override what it needs.
+  """A part of a round. Subclasses override the hooks that they need.
 
   Attributes:
-    name: of the part, different for all parts of an algorithm.
-    spec: `tf.TensorSpec`s of what a client keeps between rounds, or None. Of an
-      algorithm's parts one may keep something.
-    reply_spec: `tf.TensorSpec`s of the reply, to count its bytes; scalars are not
-      counted, nor need they be named.
-    metrics: names of the numbers of a round; columns of metrics.csv.
+    name: the part's name, unique in an algorithm.
+    spec: `tf.TensorSpec`s of the state that a client keeps between rounds, or None. Only
+      one part of an algorithm may have a client state.
+    reply_spec: `tf.TensorSpec`s of the reply, from which its bytes are counted. Scalars may
+      be left out, because they are not counted.
+    metrics: names of the part's metrics in a round, which are columns of metrics.csv.
     beside: float32 [n], a number that a client receives with each class row as the
       part's message; or None.
-    always_counts: whether a client counts in means even where its update is dropped.
-    size: a function from the numbers of a vector of an update to its bytes; None: as float32.
-    both_ways: whether what clients receive has this size, too.
+    always_counts: whether a client counts in means even if its update is dropped.
+    size: a function from the length of a vector in an update to its bytes; None: float32.
+    both_ways: whether the messages that clients receive have this size, too.
   """
 
   name = ''
@@ -125,7 +126,7 @@ class Part:
   both_ways = False
 
   def of_run(self, algorithm, pair):
-    """Returns the algorithm in a run whose seed is `pair`, int32 [2], before any round."""
+    """Returns the algorithm prepared for a run with the seed `pair`, int32 [2]."""
     del pair
     return algorithm
 
@@ -134,24 +135,24 @@ class Part:
     return ()
 
   def message(self, state) -> Any:
-    """Returns what all clients of a round receive of the server's state."""
+    """Returns the message to all clients of a round, given the server's state."""
     return state
 
   def received(self, algorithm, weights):
-    """Returns the `ModelWeights` that arrive at a client."""
+    """Returns the `ModelWeights` as they arrive at a client."""
     del algorithm
     return weights
 
   def own_model(self, weights, kept):
-    """Returns the `ModelWeights` from which a client trains, and which are its own.
+    """Returns the `ModelWeights` from which a client starts training.
 
-    `weights` are those received, and `kept` is its `examples.KeptState`.
+    `weights` are the received weights, and `kept` is the client's `examples.KeptState`.
     """
     del kept
     return weights
 
   def examples(self, examples, held, received):
-    """Returns the examples, with slots as labels, that a client trains on.
+    """Returns the examples on which a client trains. Their labels are slots.
 
     `held` are the class rows held, and `received` is the message.
     """
@@ -159,23 +160,23 @@ class Part:
     return examples
 
   def on_client(self, local: Local) -> Answer:
-    """Returns a client's answer, after its local training."""
+    """Returns a client's answer after its local training."""
     del local
     return Answer()
 
   def sent(self, local: Local) -> Answer:
-    """Returns a client's answer with its update, which is finite, as it leaves."""
+    """Returns a client's answer with changes of its finite update as it leaves the client."""
     del local
     return Answer()
 
   def on_server(self, state, total: Any, of_round: Round, merged: Merged) -> Next:
-    """Returns what the server makes of its state and the sum of the replies."""
+    """Returns the server's next state, given its state and the sum of the replies."""
     del total, of_round, merged
     return Next(state)
 
 
 def has_own_models(algorithm) -> bool:
-  """Whether what clients keep is a part of a model of their own."""
+  """Whether clients keep personal models, or parts of them, between rounds."""
   part = algorithm.client_state
   return part is not None and type(part).own_model is not Part.own_model
 
@@ -186,7 +187,7 @@ def initial(algorithm) -> collections.OrderedDict:
 
 
 def messages(algorithm, states: Mapping | None = None):
-  """Returns what clients receive by part; None: in the first round."""
+  """Returns the messages to clients by part; if `states` is None, those of round 0."""
   states = initial(algorithm) if states is None else states
   return collections.OrderedDict(
     (part.name, part.message(states[part.name])) for part in algorithm.parts
@@ -194,7 +195,7 @@ def messages(algorithm, states: Mapping | None = None):
 
 
 def on_server(algorithm, states: Mapping, told: Told, merged: Merged):
-  """Returns (states by part, what is merged, metrics by name)."""
+  """Runs `on_server` of all parts; returns (states by part, merged, metrics by name)."""
   after, measured = collections.OrderedDict(), collections.OrderedDict()
   for part in algorithm.parts:
     found = part.on_server(states[part.name], told.replies[part.name], told.of_round, merged)

@@ -1,9 +1,9 @@
-"""A client's personal model: some local steps of its own from the global one.
+"""Personal models of clients: the global model after some local steps.
 
-The client trains as in a round, with the algorithm's loss, optimizer and batches, on
-the rows that it would request: its own and sampled negatives, or all of them. It sends
-nothing and is forgotten; `tff.learning.algorithms.build_personalization_eval_computation`
-does the same for TFF's models.
+The client trains as in a round, with the algorithm's loss, optimizer and batches, on the
+rows that it would request: its own and sampled negatives, or all rows. It sends nothing,
+and its model is not stored. For TFF's models,
+`tff.learning.algorithms.build_personalization_eval_computation` does the same.
 """
 
 import dataclasses
@@ -22,7 +22,8 @@ from tff_xc.round import (
   tables as tables_lib,
 )
 
-# What moves: all that clients train, the class rows held, or those of its classes.
+# The weights that change: all that clients train; all class rows held; or only the rows of
+# the client's own classes.
 PARTS = ALL, HEAD, ROWS = 'all', 'head', 'rows'
 
 
@@ -32,19 +33,19 @@ def build(
   part: str = ALL,
   learning_rate: float | None = None,
 ):
-  """Returns a function from the global model to that of a client.
+  """Returns a function from the global model to a client's personal model.
 
-  It takes `ModelWeights` with whole tables, `ClientExamples` without weights and state,
-  and the seed int32 [5] of the round that it stands for, and returns whole
-  `ModelWeights`. Rows that the client does not hold stay as they are. What clients keep
-  between rounds is unknown to it, as to a client in its first round.
+  The function takes `ModelWeights` with whole tables, `ClientExamples` without weights and
+  state, and a round's seed int32 [5], as if the client trained in this round. It returns
+  `ModelWeights` with whole tables. Rows that the client does not hold do not change. The
+  client has no state, as in its first round.
 
   Args:
-    algorithm: whose tables' requests have room for the client's rows.
-    steps: minibatches, at least 1.
+    algorithm: an algorithm whose requests have room for the client's rows.
+    steps: the number of minibatches, at least 1.
     part: one of `PARTS`.
-    learning_rate: of the client's optimizer; None: the algorithm's, without its
-      schedule, whose rate may be 0 in the end.
+    learning_rate: the learning rate of the client's optimizer; None: the algorithm's,
+      without its schedule, because a schedule may end at 0.
   """
   if steps < 1:
     raise ValueError(f'{steps} steps; without any, a model is the global one')
@@ -53,7 +54,7 @@ def build(
     training = dataclasses.replace(training, learning_rate=learning_rate)
   algorithm = dataclasses.replace(algorithm, local_training=training)
   if not isinstance(algorithm.loss, losses.PositiveHinge):
-    # FedBABU: a client fine-tunes the class rows that no round trained.
+    # As in FedBABU, a client fine-tunes class rows that were frozen in the rounds.
     trained = algorithm.frozen - {classifier.CLASS}
     algorithm = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   if part != ALL:
@@ -101,7 +102,7 @@ def signature(model: classifier.EmbeddingClassifier) -> tuple:
 def first_time(
   algorithm: algorithm_lib.Algorithm, examples: examples_lib.ClientExamples
 ) -> examples_lib.ClientExamples:
-  """Returns the value of a client that keeps nothing yet."""
+  """Returns the client's value with the state of a client that has not participated yet."""
   if algorithm.client_state is None:
     return examples
   nothing = examples_lib.nothing_kept(algorithm.client_state.spec)
@@ -111,7 +112,7 @@ def first_time(
 def received(
   algorithm: algorithm_lib.Algorithm, weights: classifier.ModelWeights, held: Mapping
 ) -> classifier.ModelWeights:
-  """Returns what a client receives of whole weights that requests the rows `held`."""
+  """Returns the weights that a client receives if it requests the rows `held`."""
   own = dict(weights.tables)
   for table in algorithm.tables:
     if table.request.selects:

@@ -1,4 +1,4 @@
-"""Composes a round from an algorithm's answers to its four questions."""
+"""Composes a round from an algorithm's answers to the four questions."""
 
 import collections
 import dataclasses
@@ -27,7 +27,7 @@ deep_messages.allow()
 
 
 class ServerState(NamedTuple):
-  """States of the encoder's optimizer, and by name of the tables."""
+  """States of the encoder's optimizer, and of the tables by name."""
 
   encoder: Any
   tables: collections.OrderedDict
@@ -36,14 +36,14 @@ class ServerState(NamedTuple):
 class RoundState(NamedTuple):
   """The server's state between rounds."""
 
-  # The global model. Rows that were not requested lately may still lack
-  # momentum updates; `LearningProcess.get_model_weights` applies them.
+  # The global model. Rows that were not requested recently may still lack momentum
+  # updates; `LearningProcess.get_model_weights` applies them.
   weights: classifier.ModelWeights
   server: ServerState  # States of the server's optimizers and steps.
   aggregator: Any  # State of the encoder's aggregator.
-  round_number: tf.Tensor  # int32, rounds done.
+  round_number: tf.Tensor  # int32, the number of rounds done.
   seed: tf.Tensor  # int32 [2], the run's seed; all randomness derives from it.
-  parts: Any = ()  # States by part, see `parts.Part`.
+  parts: Any = ()  # States of the parts by name, see `parts.Part`.
 
 
 def build_process(
@@ -51,37 +51,35 @@ def build_process(
 ) -> tff.learning.templates.LearningProcess:
   """Composes an algorithm's rounds into a learning process.
 
-  In one call of `next`, every client derives the rows that it requests from its
-  examples and (seed, round, client). It receives the encoder and these rows, by
-  `tff.federated_select` (one key a row) or, if all rows are requested, by
-  broadcast. It trains and returns deltas and rows. The aggregator joins the
-  encoder deltas, and each table's merge its rows. Then the server takes its
-  steps.
+  The process's `next` takes `ClientExamples` at clients. In one call, every client computes
+  the rows that it requests from its examples and (seed, round, client). It receives the
+  encoder and these rows, by `tff.federated_select` with one key for each row, or by
+  broadcast if all rows are requested. It trains and returns deltas and rows. The aggregator
+  averages the encoder deltas, and each table's merge combines its rows. Then the server
+  takes its steps. `seed` determines the initial weights and all randomness in the rounds.
 
   A round's metrics are an ordered dictionary of float32 scalars:
 
-  loss: mean over examples of the loss during local training.
-  local_accuracy: fraction of examples of which a target had the largest logit among
+  loss: mean over examples of the loss during local training, without penalties.
+  local_accuracy: fraction of examples with a target that had the largest logit among
     the held rows, in the step that trained on them.
   class_rows, class_rows_largest: mean and largest number of rows that a client
-    requested; likewise for every other table.
-  examples, clients, clients_dropped: counts. Clients without examples are left
-    out; the update of a dropped client was not finite.
-  local_batches: minibatches of the client that took the most.
-  clients_rows_clipped: with secure sums, the clients of whose rows a number was clipped
-    to the bound.
-  loss_largest: of an algorithm that measures it, the largest mean loss of a client
-    whose update is not dropped.
-  client_states: of an algorithm with client state, `examples.KeptStates`. The
-    caller keeps them, and gives them back as `ClientExamples.state`.
+    requested; the same for every other table.
+  examples, clients, clients_dropped: counts. Clients without examples do not count. A
+    client is dropped if its update is not finite.
+  local_batches: the largest number of minibatches of any client.
+  clients_rows_clipped: with secure sums, the number of clients with a number in their rows
+    that was clipped to the bound.
+  loss_largest: if the algorithm measures it, the largest mean loss of any client whose
+    update is not dropped.
+  client_states: if the algorithm has client states, `examples.KeptStates`. The caller
+    stores them, and gives them back as `ClientExamples.state`.
 
   aggregator/...: the scalars that `model_aggregator` measures, by its names, such as
     aggregator/zeroing/zeroed_count.
 
-  The loss is that of the algorithm alone, without penalties. A mean or maximum over no
-  clients is nan. Parts, such as bounds, and server steps have more.
-  `seed` is of the initial weights and all randomness in the rounds; the process's
-  `next` takes `ClientExamples` at clients.
+  A mean or maximum over no clients is nan. Parts, such as bounds, and server steps add
+  further metrics.
   """
   pair = randomness.pair(seed)
   for part in algorithm.parts:
@@ -99,7 +97,7 @@ def build_process(
 
 
 def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
-  """Returns the computation (RoundState@SERVER, examples@CLIENTS) -> output."""
+  """Returns the computation (`RoundState`@SERVER, examples@CLIENTS) -> output."""
   beside = next((part.beside for part in algorithm.parts if part.beside is not None), None)
   exchanges = collections.OrderedDict(
     (
@@ -186,14 +184,14 @@ class _Exchange:
     beside: np.ndarray | None = None,
     own: np.ndarray | None = None,
   ):
-    """Clients receive `beside` [n], a number with each row, unless it is None.
+    """Prepares the exchange of a table.
 
-    They have the table `own` [n, row_dim] already, unless it is None.
+    `beside` [n]: a number that clients receive with each row, or None. `own` [n, row_dim]:
+    the table as a part of the clients' computations if it is frozen, or None.
     """
     optimizer = table.optimizer
     self._request = table.request
-    # The value that rows are read from: the table, or a lazy optimizer's state
-    # and the table.
+    # Rows are read from the table, or from a lazy optimizer's state and the table.
     self._lazy = optimizer.reads_state
     source_type = value_type
     if self._lazy:
@@ -221,9 +219,9 @@ class _Exchange:
     self.merge = table.merge.build(*value_type.shape, selects=table.request.selects)
 
   def receive(self, state, value, held):
-    """Returns rows@CLIENTS, or pairs of rows and numbers: a sequence of those selected.
+    """Returns rows@CLIENTS, or (rows, numbers beside them)@CLIENTS.
 
-    If none are selected, it is the whole table.
+    If clients select rows, the result is a sequence of these rows, else the whole table.
     """
     source = value
     if self._lazy:
@@ -256,7 +254,7 @@ def _as_tensors(
 
 
 def _build_training(algorithm):
-  """Returns a client's computation of its `ClientUpdate`."""
+  """Returns the computation of a client's `ClientUpdate`."""
   on_client = client_update.build(algorithm)
 
   @tff.tensorflow.computation
@@ -328,10 +326,11 @@ def _build_server_step(algorithm):
 
 
 def _of_clients(algorithm, clients):
-  """Returns (the server's optimizer of the encoder, the tables) of a round.
+  """Returns (the server's optimizer of the encoder, the tables) for a round.
 
-  An optimizer with a method `of_clients` gets the number of clients whose updates the
-  mean has, float32 scalar; and with it the tables that have the same one.
+  If the optimizer has a method `of_clients`, this method is called with `clients`, the
+  number of clients whose updates are averaged, float32 scalar. The resulting optimizer
+  also replaces the same optimizer in tables.
   """
   usual = algorithm.encoder_optimizer
   if not hasattr(usual, 'of_clients'):
@@ -367,7 +366,7 @@ def _measured(sums, largest, of_steps):
 
 
 def _build_initialize(algorithm, aggregate, fixed, pair: list[int]):
-  """Returns the computation ( -> RoundState@SERVER)."""
+  """Returns the computation () -> `RoundState`@SERVER."""
   specs = algorithm.model.weight_specs()
 
   @tff.tensorflow.computation

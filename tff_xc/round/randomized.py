@@ -1,8 +1,8 @@
 """Requests by randomized response, with permanent and instantaneous bits.
 
 Niu, Wu, Tang, Hua, Jia, Lv, Wu, Chen: "Billion-Scale Federated Learning on Mobile
-Clients: A Submodel Design with Tunable Privacy", MobiCom 2020; the two kinds of bits
-are those of RAPPOR (Erlingsson, Pihur, Korolova, CCS 2014, arXiv:1407.6981).
+Clients: A Submodel Design with Tunable Privacy", MobiCom 2020. The two kinds of bits
+come from RAPPOR (Erlingsson, Pihur, Korolova, CCS 2014, arXiv:1407.6981).
 """
 
 import dataclasses
@@ -16,21 +16,22 @@ from tff_xc.round import randomness, request
 
 
 class Response(NamedTuple):
-  """The probabilities of a client's bits, one permanent and one of each round."""
+  """Probabilities of a client's bits: each class has a permanent bit and a bit per round."""
 
-  own: float  # That an own class has the permanent bit 1.
-  other: float  # That another class has it.
-  stays: float  # That a class with the permanent bit 1 is in a request.
-  appears: float  # That a class with the permanent bit 0 is.
+  own: float  # Probability that an own class has the permanent bit 1.
+  other: float  # Probability that another class has the permanent bit 1.
+  stays: float  # Probability that a class with the permanent bit 1 is in a request.
+  appears: float  # Probability that a class with the permanent bit 0 is in a request.
 
   def in_request(self, permanent: float) -> float:
-    """Returns the probability of being in one request, of that of the permanent bit."""
+    """Returns the probability to be in a request; `permanent` is that of a permanent bit 1."""
     return permanent * self.stays + (1 - permanent) * self.appears
 
   def log_likelihoods(self, times: int, requests: int) -> tuple[float, float]:
-    """Returns logs of the probability to be in these `times` of `requests`.
+    """Returns the log probabilities of being in `times` given requests out of `requests`.
 
-    That of an own class, and of another. Of many requests, float64 has only the logs.
+    The first value is for an own class, the second for another class. They are logs,
+    because with many requests the probabilities underflow in float64.
     """
     ones, zeros = (
       _times_log(times, q) + _times_log(requests - times, 1 - q) for q in (self.stays, self.appears)
@@ -44,8 +45,8 @@ class Response(NamedTuple):
   def epsilon(self, requests: int = 1) -> float:
     """Returns the epsilon of a client's first `requests` requests together.
 
-    It bounds the log of how much more likely they are if one class is the client's own
-    than if it is not; of k classes, k times as much.
+    Epsilon bounds the log of the ratio between the probabilities of these requests if one
+    class is the client's own and if it is not. For k classes the bound is k epsilon.
     """
     found = 0.0
     for times in range(requests + 1):
@@ -56,7 +57,7 @@ class Response(NamedTuple):
 
   @property
   def limit(self) -> float:
-    """The epsilon of any number of requests: that of the permanent bits."""
+    """The epsilon of any number of requests, which is the epsilon of the permanent bits."""
     return _epsilon(self.own, self.other)
 
 
@@ -73,11 +74,11 @@ def _epsilon(p: float, q: float) -> float:
 
 
 def response(epsilon: float, negatives: int, num_rows: int, renewed: float) -> Response:
-  """Returns the bits whose limit is `epsilon`, with m other classes in a request.
+  """Returns the probabilities with the limit `epsilon` and m other classes in a request.
 
-  A request has `negatives`, m, other classes in the mean, and as many own ones as
-  epsilon allows. `renewed` is the share of the classes with permanent bit 1 that others
-  replace in a request; from 1 - m / n on, requests tell nothing.
+  On average, a request has `negatives`, m, other classes, and as many own classes as
+  epsilon allows. `renewed` is the share of the classes with permanent bit 1 that are
+  replaced by others in a request. If it is at least 1 - m / n, requests reveal nothing.
   """
   other = negatives / num_rows
   own = min(math.exp(epsilon) * other, 1 - math.exp(-epsilon) * (1 - other))
@@ -87,24 +88,24 @@ def response(epsilon: float, negatives: int, num_rows: int, renewed: float) -> R
 
 @dataclasses.dataclass(frozen=True)
 class Randomized(request.OwnAndSampled):
-  """Each class is in a request by chance, and more likely if it is an own one.
+  """Requests each class at random, with a higher probability for the client's own classes.
 
-  A client draws a permanent bit for every class once, and keeps it over all its rounds
-  (stateless here: a function of client and own classes). In every round, it requests a
-  class with a probability that depends on the permanent bit only. So the requests of
-  all its rounds together are epsilon-differentially private, in the local model, with
-  regard to whether one class is among the client's own, as long as its own classes do
-  not change; `response.epsilon(r)` is that of r requests. The guarantee is of requests
-  alone: not of updates, nor of the number of examples.
+  A client draws a permanent bit for every class once, and keeps it over all rounds. (Here
+  the bits are not stored, but are a function of the client and its own classes.) In every
+  round, it requests a class with a probability that depends only on the permanent bit. So
+  the requests of all rounds together are epsilon-differentially private, in the local
+  model, with respect to whether one class is among the client's own, as long as its own
+  classes do not change. `response.epsilon(r)` is the epsilon of r requests. The guarantee
+  covers only requests, not updates or numbers of examples.
 
-  A request has no fixed length. The slots suffice for 6 standard deviations more than m
-  others; beyond, which is rarer than 1e-8, ids are left out at random.
+  A request has no fixed length. The slots are enough for m other classes plus 6 standard
+  deviations. A longer request, with a probability below 1e-8, omits ids at random.
 
   An own class may be missing from a request. The client then leaves that class's
   examples out of the round.
 
   Attributes:
-    epsilon: the limit, of any number of requests.
+    epsilon: the limit for any number of requests.
     renewed: see `response`.
   """
 
@@ -155,9 +156,10 @@ def _uniform(count, seed, purpose: int) -> tf.Tensor:
 def _each_with(
   probability: float, seed, population, most: int, max_population: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns (numbers below `population`, each with this probability; their count).
+  """Draws each number below `population` with this probability; returns (numbers, count).
 
-  At most `most`, without a draw for each number: first how many, then which.
+  At most `most` numbers are drawn. To avoid a draw for each number, it draws first how many
+  numbers there are, then which.
   """
   count = tf.random.stateless_binomial(
     [],

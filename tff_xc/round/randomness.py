@@ -1,4 +1,4 @@
-"""Random numbers that depend only on (seed, round, client, purpose)."""
+"""Derives random numbers that depend only on (seed, round, client, purpose)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tff_xc.lazy import tf
 class Purpose(enum.IntEnum):
   """The uses of a client's random numbers; each has its own stream.
 
-  The numbers from TABLES on are those of the tables after the first.
+  Table i has the number TABLES + i - 1; the first table, 0, has NEGATIVES.
   """
 
   NEGATIVES = 0
@@ -23,14 +23,14 @@ class Purpose(enum.IntEnum):
 
 
 class Lasting(NamedTuple):
-  """What a client draws from where its draws outlast a round."""
+  """The source of a client's draws that depend on more than one round."""
 
-  seed: tf.Tensor  # int32 [2], the client's, of the whole run.
-  round_number: tf.Tensor  # int32 scalar, the rounds before this one.
+  seed: tf.Tensor  # int32 [2], the client's seed for the whole run.
+  round_number: tf.Tensor  # int32 scalar, the number of rounds before this one.
 
 
 def pair(seed: int) -> list[int]:
-  """Returns a run's seed as two numbers of int32."""
+  """Returns a run's seed as two int32 numbers."""
   return [seed & 0x7FFFFFFF, (seed >> 31) & 0x7FFFFFFF]
 
 
@@ -39,39 +39,39 @@ def _fold(seed: tf.Tensor, data) -> tf.Tensor:
 
 
 def round_seed(seed: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
-  """Returns the seed of a round; `seed` is the run's, int32 [2].
+  """Returns the seed of a round, int32 [5]; `seed` is the run's, int32 [2].
 
-  It is int32 [5]: the two numbers that seed what is drawn afresh in the round, then
-  the run's seed and the round's number, for `lasting` and `number_of`.
+  Its first two numbers seed the draws of this round. The run's seed and the round's number
+  follow, for `lasting` and `number_of`.
   """
   number = tf.cast(round_number, tf.int32)[None]
   return tf.concat([_fold(seed, round_number), seed, number], axis=0)
 
 
 def number_of(seed: tf.Tensor) -> tf.Tensor:
-  """Returns int32, the number of the round whose seed is `seed`, int32 [5]."""
+  """Returns int32, the number of the round with the seed `seed`, int32 [5]."""
   return seed[4]
 
 
 def private(seed: tf.Tensor, secret: Sequence[int]) -> tf.Tensor:
-  """Returns the seed of the same round of a run with the seed `secret`, two numbers."""
+  """Returns the seed of the same round in a run with the seed `secret`, two numbers."""
   return round_seed(tf.constant([*secret], tf.int32), number_of(seed))
 
 
 def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: int):
-  """Returns a client's seed [2] in the round whose seed is `seed`, of its dtype."""
+  """Returns a client's seed [2], of the dtype of `seed`, which is the round's seed."""
   return _fold(_fold(seed, client_id), tf.constant(int(purpose), seed.dtype))
 
 
 def lasting(seed: tf.Tensor, client_id: tf.Tensor, purpose: int) -> Lasting:
-  """Returns a client's seed of the run to which the round's `seed` int32 [5] belongs."""
+  """Returns a client's `Lasting` source; `seed` int32 [5] is the round's seed."""
   return Lasting(client_seed(seed[2:4], client_id, purpose), number_of(seed))
 
 
 def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-  """Returns the seed [2] of a step or epoch under `seed`.
+  """Returns the seed [2] of a step or epoch, derived from `seed`.
 
-  It depends on 32 bits of an int32 `seed`, and on all bits of an int64 one (`wide`).
+  It depends on 32 bits of an int32 `seed`, and on all bits of an int64 `seed` (`wide`).
   """
   if seed.dtype == tf.int64:
     step = tf.cast(step, tf.int64)
@@ -81,33 +81,33 @@ def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
 def noise_seed(seed: tf.Tensor, part: int) -> tf.Tensor:
   """Returns the seed [2] of the server's noise on a part of the model.
 
-  `seed` is that of a run or a round, or what `wide` makes of it. All other uses of
-  `seed` fold numbers that are not negative.
+  `seed` is that of a run or a round, or the result of `wide`. The server's noise folds in
+  -1, and all other uses of `seed` fold in numbers that are not negative.
   """
   return step_seed(step_seed(seed, -1), part)
 
 
 def wide(seed: tf.Tensor) -> tf.Tensor:
-  """Returns int64 [2] that depends on all bits of the run's seed.
+  """Returns a seed int64 [2] that depends on all bits of the run's seed.
 
-  Noise that nobody may guess derives from it: the seeds that derive from int32 numbers
-  have 32 bits, which anyone could try one by one. `seed` is the run's, int32 [2], or the
-  round's, int32 [5].
+  Secret noise derives from it, because seeds derived from int32 numbers have only 32 bits,
+  which an attacker could try one by one. `seed` is the run's, int32 [2], or the round's,
+  int32 [5].
   """
   if seed.shape[0] == 2:
     return tf.cast(seed, tf.int64)
   return step_seed(tf.cast(seed[2:4], tf.int64), number_of(seed))
 
 
-# SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators",
-# OOPSLA 2014): the step between states, and the mix of a state. Another odd number
-# steps from stream to stream.
+# Constants of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
+# Generators", OOPSLA 2014): the step between states, and the mix of a state. _STREAM,
+# another odd number, is the step between streams.
 _STEP, _STREAM = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 _MIX = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
 
 
 def mixed(state: tf.Tensor) -> tf.Tensor:
-  """Returns 64 random bits of each state, uint64."""
+  """Returns 64 random bits for each state, uint64."""
   for shift, factor in _MIX:
     shifted = tf.bitwise.right_shift(state, tf.constant(shift, tf.uint64))
     state = tf.bitwise.bitwise_xor(state, shifted)
@@ -116,11 +116,12 @@ def mixed(state: tf.Tensor) -> tf.Tensor:
 
 
 def random_bits(seed: tf.Tensor, streams: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-  """Returns 64 random bits, uint64, of each of a stream's numbers.
+  """Returns 64 random bits, uint64, for each of a stream's numbers.
 
-  `seed` is int32 [2]; streams and numbers are integers, which broadcast. Each result
-  depends on its own three alone: TensorFlow's generators count within a tensor. The seed
-  follows from a few results: nothing secret may be drawn so.
+  `seed` is int32 [2]; `streams` and `numbers` are integers, which broadcast. Each result
+  depends only on the seed, its stream and its number, whereas TensorFlow's generators
+  depend on the place in a tensor. Do not use it for secret numbers, because the seed can
+  be computed from a few results.
   """
 
   def times(x, odd):
@@ -130,8 +131,8 @@ def random_bits(seed: tf.Tensor, streams: tf.Tensor, numbers: tf.Tensor) -> tf.T
   return mixed(start + times(numbers, _STEP))
 
 
-# Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2,
-# 3", SC 2011): the factors of its rounds, and the steps of its key.
+# Constants of Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy
+# as 1, 2, 3", SC 2011): the factors of its rounds, and the steps of its key.
 _ROUNDS, _FACTORS = 10, (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
@@ -145,9 +146,9 @@ def _high(x: tf.Tensor) -> tf.Tensor:
 
 
 def philox(key: int | tf.Tensor, counter: Sequence) -> list[tf.Tensor]:
-  """Returns four words of 32 random bits, uint64, of a counter of four such words.
+  """Returns four words of 32 random bits, uint64, for a counter of four such words.
 
-  Unlike `random_bits`, it does not give away its `key`, a uint64 scalar.
+  Unlike `random_bits`, it does not reveal its `key`, a uint64 scalar.
   """
   xor = tf.bitwise.bitwise_xor
   keys = [_low(tf.cast(key, tf.uint64)), _high(tf.cast(key, tf.uint64))]
@@ -172,20 +173,20 @@ def philox(key: int | tf.Tensor, counter: Sequence) -> list[tf.Tensor]:
 def row_normals(
   seed: tf.Tensor, streams: tf.Tensor, ids: tf.Tensor, row_dim: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns two float32 [S, ..., row_dim] of standard normals, for ids int32 [...].
+  """Returns two tensors of standard normals, float32 [S, ..., row_dim], for ids int32 [...].
 
-  A row's numbers depend on `seed` (int32 or int64 [2]), the stream (of int32 [S]), its id and
-  the column, whichever others are drawn.
+  A number depends only on `seed` (int32 or int64 [2]), the stream (one of int32 [S]), the
+  row's id and the column, not on the other rows that are drawn.
   """
   one_each = tf.ones(ids.shape.rank + 1, tf.int32)
   streams = tf.reshape(streams, tf.concat([[-1], one_each], 0))
   ids = tf.cast(ids, tf.int64)[..., None]
-  if seed.dtype == tf.int64:  # A secret one.
+  if seed.dtype == tf.int64:  # The seed is secret.
     bits = _secret_bits(seed, streams, ids, row_dim)
   else:
     number = ids * row_dim + tf.range(1, row_dim + 1, dtype=tf.int64)
     bits = random_bits(seed, streams, number)
-  # Box-Muller, of the upper and the lower half; never the logarithm of 0.
+  # Box-Muller with the upper and the lower half of the bits. The logarithm is never of 0.
   upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
 
   def unit(x):
@@ -196,8 +197,8 @@ def row_normals(
 
 
 def _secret_bits(seed, streams, ids, row_dim: int) -> tf.Tensor:
-  """Returns 64 random bits, uint64 [S, ..., row_dim], of each number of rows."""
-  width = -(-row_dim // 2)  # Each counter is of two columns.
+  """Returns 64 random bits for each number of the rows, uint64 [S, ..., row_dim]."""
+  width = -(-row_dim // 2)  # Each counter gives the bits of two columns.
   number = ids * width + tf.range(width, dtype=tf.int64)
   unsigned, number = tf.bitcast(seed, tf.uint64), tf.cast(number, tf.uint64)
   shape = tf.broadcast_dynamic_shape(tf.shape(number), tf.shape(streams))

@@ -1,8 +1,8 @@
 """Question 1: which rows of a table does a client request?
 
-All of them, its own, or its own and m sampled negatives (FedSS, Algorithm 1). A
-request leaves the client as a shuffled list of ids that does not say which of
-them are the client's own.
+A client requests all rows, only its own, or its own and m sampled negatives (FedSS,
+Algorithm 1). The request leaves the client as a shuffled list of ids, which does not show
+which of them are the client's own.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ class SelectedRows(NamedTuple):
 
   ids: tf.Tensor  # int32 [N], numbers of rows in random order.
   mask: tf.Tensor  # bool [N], False on padding.
-  # int32 [N], how often the client's labels name the row; the positives P_k are
-  # the slots with a positive count. Of rows that only its features name it is -1
-  # where rows are selected. Counts never leave the client.
+  # int32 [N], how often the client's labels name the row. The positives P_k are the slots
+  # with a positive count. If clients select rows, a row that only features name has the
+  # count -1. Counts never leave the client.
   counts: tf.Tensor
 
 
@@ -35,16 +35,16 @@ def sample_distinct(
 ) -> tf.Tensor:
   """Draws int32 [min(count, population)] without replacement from [0, population).
 
-  Costs O(count) for any population. If `count` is a large part of the
-  population, it permutes the whole population, which is then cheap. `count` and
-  `max_population`, an upper bound of `population`, are static.
+  It costs O(count) for any population. If `count` is a large part of the population, it
+  permutes the whole population, which is cheap in this case. `count` and `max_population`,
+  an upper bound of `population`, are static.
   """
   if max_population <= 4 * count + 1024:
     everyone = tf.range(population)
     return tf.random.experimental.stateless_shuffle(everyone, seed)[:count]
 
-  # Rejecting repetitions from a stream of independent draws gives exactly a
-  # sample without replacement. One block almost always suffices.
+  # Rejecting repetitions in a stream of independent draws gives exactly a sample without
+  # replacement. One block is almost always enough.
   block = 2 * count + 16
 
   def draw(i, drawn):
@@ -66,7 +66,8 @@ def sample_distinct(
 def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
   """Returns int32 [m], the ids that have these ranks in [n] minus `excluded`.
 
-  An id is its rank plus the number of excluded ids, sorted and distinct, below it.
+  `excluded` must be sorted and distinct. An id is its rank plus the number of excluded ids
+  below it.
   """
   smaller_kept = excluded - tf.range(tf.size(excluded))
   return ranks + tf.searchsorted(smaller_kept, ranks, side='right')
@@ -75,10 +76,10 @@ def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
 def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor) -> tf.Tensor:
   """Returns int32 [min(count, population)], a window on a random order of [0, population).
 
-  The order is a circle, drawn by `seed` int32 [2], and the window starts anywhere on
-  it. It has moved by about `moved` float64, of which the seed also draws the rounding.
-  So windows of the same seed overlap as far as the moves allow, and each alone is a
-  sample without replacement. Costs O(count) for any population.
+  `seed` int32 [2] draws the order, which is a circle, and the window's initial place on it.
+  The window has moved by `moved` float64, rounded at random by the seed. So windows of the
+  same seed overlap as far as the moves allow, and each window alone is a sample without
+  replacement. It costs O(count) for any population.
   """
   phase = tf.random.stateless_uniform([2], randomness.step_seed(seed, 1), dtype=tf.float64)
   size = tf.cast(population, tf.int64)
@@ -86,8 +87,8 @@ def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor)
   start += tf.cast(tf.floor(phase[1] + moved), tf.int64)
   wanted = tf.minimum(tf.cast(count, tf.int64), size)
   places = (start + tf.range(wanted)) % tf.maximum(size, 1)
-  # Its orders are even only for random keys, and for more rounds of its cipher than
-  # those of `tf.random.experimental.index_shuffle`.
+  # Orders are uniform only with random keys and with more rounds of the cipher than
+  # `tf.random.experimental.index_shuffle` uses.
   key = tf.random.stateless_uniform([3], randomness.step_seed(seed, 2), None, None, tf.int32)
   drawn = tf.raw_ops.RandomIndexShuffle(
     index=places, seed=key, max_index=tf.maximum(size, 1) - 1, rounds=12
@@ -98,9 +99,9 @@ def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor)
 def fail_unless(
   holds: tf.Tensor, template: str, values: tuple, client_id: tf.Tensor
 ) -> tf.Operation:
-  """Returns an op that fails, naming the client, where `holds` is False.
+  """Returns an op that fails with a message naming the client if `holds` is False.
 
-  Each `{}` of the template stands for one of the tensors `values`.
+  Each `{}` of the template is replaced by one of the tensors `values`.
   """
   message = tf.strings.format('client {}: ' + template, (client_id, *values))
   # Not `tf.debugging.Assert`, which would add a `tf.cond` to the graph.
@@ -108,7 +109,7 @@ def fail_unless(
 
 
 def checked_ids(ids: tf.Tensor, bound: int, noun: str, client_id: tf.Tensor) -> tf.Tensor:
-  """Returns `ids` int32 [k]; fails where one of them is outside [0, bound)."""
+  """Returns `ids` int32 [k]; fails if one of them is outside [0, bound)."""
   outside = tf.logical_or(ids < 0, ids >= bound)
   check = _fail_where(outside, ids, f'{noun} {{}} is outside [0, {bound})', client_id)
   with tf.control_dependencies([check]):
@@ -116,7 +117,7 @@ def checked_ids(ids: tf.Tensor, bound: int, noun: str, client_id: tf.Tensor) -> 
 
 
 def _fail_where(bad, ids, template: str, client_id) -> tf.Operation:
-  """Returns an op that fails, naming the first, where `bad` is True for ids."""
+  """Returns an op that fails if `bad` is True for some ids, and names the first of them."""
   return fail_unless(
     tf.logical_not(tf.reduce_any(bad)), template, (tf.boolean_mask(ids, bad)[:1],), client_id
   )
@@ -127,7 +128,7 @@ _UNKNOWN = -1
 
 @dataclasses.dataclass(frozen=True)
 class AllRows:
-  """All n rows (FedAvg and FullSoftmax): clients send no ids, W is broadcast."""
+  """Requests all n rows (FedAvg, FullSoftmax): clients send no ids; the table is broadcast."""
 
   num_rows: int
 
@@ -141,7 +142,7 @@ class AllRows:
     return self.num_rows
 
   def mean_rows(self, own: np.ndarray) -> np.ndarray:
-    """Returns float64 [K], the rows that clients with `own` [K] rows request."""
+    """Returns float64 [K], the numbers of rows that clients with `own` [K] rows request."""
     return np.full(len(own), float(self.num_rows))
 
   def held_rows(
@@ -153,7 +154,7 @@ class AllRows:
     lasting=None,
     features=None,
   ) -> SelectedRows:
-    """Returns the rows held; arguments as `OwnAndSampled.held_rows`."""
+    """Returns the rows held; for the arguments see `OwnAndSampled.held_rows`."""
     del seed, lasting
     own = checked_ids(ids, self.num_rows, noun, client_id)
     checks = [own]
@@ -168,7 +169,7 @@ class AllRows:
     )
 
   def positions(self, held, ids, client_id=_UNKNOWN, noun='class'):
-    """Returns the slots of `ids`, as `OwnAndSampled.positions`."""
+    """Returns the slots of `ids`, see `OwnAndSampled.positions`."""
     del held  # Row i is in slot i.
     return checked_ids(ids, self.num_rows, noun, client_id)
 
@@ -177,15 +178,16 @@ SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = ('fresh', 'sticky', 'partial', 
 
 
 class Secret(tuple):
-  """Two int32 numbers that seed a run's requests and are in no text.
+  """Two int32 numbers that seed a run's requests. They are never printed.
 
-  They let a simulation draw what its server cannot tell from the run's seed. They are no
-  protection: TensorFlow folds seeds into 32 bits, which a server could try one by one.
+  They let a simulation draw requests that its server cannot compute from the run's seed.
+  They are no real protection: TensorFlow folds seeds into 32 bits, which a server could try
+  one by one.
   """
 
   @classmethod
   def drawn(cls) -> 'Secret':
-    """Returns one from the operating system's randomness."""
+    """Returns a secret from the operating system's randomness."""
     return cls(secrets.randbits(32) - 2**31 for _ in range(2))
 
   def __repr__(self) -> str:
@@ -194,27 +196,27 @@ class Secret(tuple):
 
 @dataclasses.dataclass(frozen=True)
 class OwnAndSampled:
-  """The client's own rows and m negatives (FedSS: S_k = P_k and N_k).
+  """Requests the client's own rows and m negatives (FedSS: S_k = P_k and N_k).
 
   Negatives are drawn uniformly without replacement from [n] minus P_k. A client with
-  fewer than m other rows takes all of them. A client without examples requests
-  nothing. The schedule says how the negatives of a client's rounds hang together:
+  fewer than m other rows requests all of them. A client without examples requests
+  nothing. The schedule determines how a client's negatives change over rounds:
 
-    fresh: drawn independently in every round, as in the paper.
-    sticky: drawn once; they depend on the client and its own rows, not on the round.
-    partial: the client once puts all other rows in a random order, as a circle. The
+    fresh: they are drawn independently in every round, as in the paper.
+    sticky: they are drawn once and depend on the client and its own rows, not on the round.
+    partial: the client once arranges all other rows in a random circular order. The
       negatives are a window on it, which moves by m times `renewed` rows in every round
-      of training, whether or not the client takes part. So of the next round's
-      negatives this share is new, and each stays for 1 / `renewed` rounds.
+      of training, whether or not the client participates. So in each round the share
+      `renewed` of the negatives is new, and each negative stays for 1 / `renewed` rounds.
 
   Attributes:
     num_rows: n.
     max_positives: the largest |P_k| of any client.
     negatives: m; 0 requests the client's own rows only.
-    equal_negatives: draw m + |P_k| - 1 negatives instead of m. In FedSS, this
-      many classes push a target away: m negatives and the other own classes.
-    schedule: one of `SCHEDULES`; the last is that of `randomized.Randomized`.
-    renewed: of the partial schedule.
+    equal_negatives: draw m + |P_k| - 1 negatives instead of m. In FedSS, a target has this
+      many other classes in its softmax: m negatives and the other own classes.
+    schedule: one of `SCHEDULES`; 'randomized' is only for `randomized.Randomized`.
+    renewed: the share of negatives that the partial schedule replaces in each round.
     secret: seeds the draws in place of the run's seed, which the server knows.
   """
 
@@ -255,15 +257,16 @@ class OwnAndSampled:
     lasting: randomness.Lasting | None = None,
     features: tf.Tensor | None = None,
   ) -> SelectedRows:
-    """Returns the rows held, of the ids int32 [k] that all of its examples name.
+    """Returns the rows that a client holds.
 
-    `features` int32 [m] are further rows that it must hold, and no labels; a row is held
-    once, whoever names it.
+    `ids` int32 [k] are the rows that the labels of all its examples name. `features` int32
+    [m] are rows that only its features name, which it must hold, too. A row that both name
+    is held once.
 
-    Fails, naming the client, for an id outside [0, n) or for more than
-    `max_positives` distinct ids. `seed` int32 [2] draws negatives and the order of the
-    ids in this round; `lasting` is for schedules other than 'fresh'; `noun` is the word
-    for a row's item in messages.
+    `seed` int32 [2] draws the negatives and the order of the ids in this round. `lasting`
+    is for schedules different from 'fresh'. `noun` is the word for a row's item in messages.
+    Fails, naming the client, for an id outside [0, n) or for more than `max_positives`
+    distinct ids.
     """
     ids = checked_ids(ids, self.num_rows, noun, client_id)
     if features is None:
@@ -291,7 +294,7 @@ class OwnAndSampled:
     return self._padded(ids, counts, tf.size(ids))
 
   def _requested(self, own, seed, lasting) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns (places among `own`, other ids) of the rows that are requested."""
+    """Returns (places in `own`, other ids) of the rows that are requested."""
     return tf.range(tf.size(own)), self._sampled(own, seed, lasting)
 
   def _sampled(self, own, seed, lasting) -> tf.Tensor:
@@ -307,7 +310,7 @@ class OwnAndSampled:
       ranks = sample_distinct(randomness.step_seed(of, 0), most, others, self.num_rows)
     wanted = tf.size(ranks)
     if self.equal_negatives:
-      # A prefix of a uniform sample, or of a window, is one.
+      # A prefix of a uniform sample is a uniform sample; a prefix of a window is a window.
       wanted = self.negatives + tf.size(own) - 1
     ranks = ranks[: tf.where(tf.size(own) > 0, wanted, 0)]
     return skip(ranks, own)
@@ -325,8 +328,7 @@ class OwnAndSampled:
   def positions(self, held, ids, client_id=_UNKNOWN, noun='class'):
     """Returns int32 [B], the slot of each of `ids` int32 [B] in `held`.
 
-    Fails if an id is not held. Costs O((N + B) log N), without an n-sized
-    table.
+    Fails if an id is not held. It costs O((N + B) log N) and needs no table of size n.
     """
     slots, found = _search(held, ids)
     strange = tf.logical_not(found)
@@ -341,7 +343,7 @@ class OwnAndSampled:
 
 
 def _of_both(ids, features) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns (distinct ids, ascending; how often `ids` has each, or -1)."""
+  """Returns (distinct ids, ascending; how often each is in `ids`, or -1 if it is not)."""
   own = tf.unique(tf.sort(tf.concat([ids, features], axis=0))).y
   counts = tf.math.unsorted_segment_sum(tf.ones_like(ids), tf.searchsorted(own, ids), tf.size(own))
   return own, tf.where(counts > 0, counts, -1)
@@ -359,5 +361,5 @@ def _search(held: SelectedRows, ids) -> tuple[tf.Tensor, tf.Tensor]:
 
 def holds(held: SelectedRows, ids: tf.Tensor) -> tf.Tensor:
   """Returns bool [B], whether each of `ids` int32 [B] is among the rows held."""
-  # Of no rows at all, all slots are padding and repeat row 0.
+  # If a client holds no rows, all slots are padding and repeat row 0.
   return tf.logical_and(_search(held, ids)[1], tf.reduce_any(held.mask))

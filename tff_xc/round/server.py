@@ -1,8 +1,8 @@
 """Question 4: what does the server do last?
 
-It takes an optimizer step on the encoder and one on each table, with the
-pseudo-gradient (minus the mean delta). Then it may take further steps on a
-table: spreadout, or aggregation by support vectors.
+The server takes an optimizer step on the encoder and on each table, with the pseudo-gradient
+(minus the mean delta). Then it may take further steps on a table, such as spreadout or
+aggregation by support vectors.
 """
 
 import dataclasses
@@ -16,12 +16,12 @@ from tff_xc import classifier
 
 
 class StepContext(NamedTuple):
-  """What a server step sees, besides the rows that it changes."""
+  """The inputs of a server step besides the rows that it changes."""
 
-  seed: tf.Tensor  # int32 [2], the round's.
-  round_number: tf.Tensor  # int32 scalar, from 0.
+  seed: tf.Tensor  # int32 [2], the round's seed.
+  round_number: tf.Tensor  # int32 scalar, counted from 0.
   merged: Any  # The clients' rows (`folding.RowSums`, `folding.StackedRows`).
-  # The step's rows before the round, float32 [U, row_dim]; not calling costs nothing.
+  # Returns the step's rows before the round, float32 [U, row_dim]; they are read when called.
   rows_before: Callable[[], tf.Tensor]
 
 
@@ -29,9 +29,9 @@ class ServerStep(Protocol):
   """A step of the server on rows of one table, after the optimizer.
 
   Attributes:
-    on_all_rows: whether it changes all n rows; otherwise only those that the
-      round's clients held. Steps on all rows come after the others.
-    metrics: names of the numbers that it returns; columns of metrics.csv.
+    on_all_rows: whether it changes all n rows, or only the rows that the round's clients
+      held. Steps on all rows come after the others.
+    metrics: names of the metrics that it returns, which are columns of metrics.csv.
   """
 
   on_all_rows: bool
@@ -43,15 +43,15 @@ class ServerStep(Protocol):
   def next(
     self, state: Any, rows: tf.Tensor, context: StepContext
   ) -> tuple[Any, tf.Tensor, Mapping[str, tf.Tensor]]:
-    """Returns (state, rows, float32 scalars by name), of rows float32 [U, row_dim].
+    """Returns (state, new rows, metrics by name), given rows float32 [U, row_dim].
 
-    U is 0 on the round's rows if no client's update is left.
+    For a step on the round's rows, U is 0 if every update was dropped.
     """
 
 
 @dataclasses.dataclass(frozen=True)
 class RowStep:
-  """A step without state or metrics: a function float32 [U, row_dim] -> the same."""
+  """A step without state or metrics, which applies a function to rows float32 [U, row_dim]."""
 
   function: Callable[[tf.Tensor], tf.Tensor]
   on_all_rows: bool = False
@@ -69,9 +69,9 @@ class RowStep:
 
 @dataclasses.dataclass(frozen=True)
 class DescentStep:
-  """A step of an optimizer down a `gradient`: rows float32 [n, row_dim] -> the same.
+  """A step of an optimizer on all rows float32 [n, row_dim], with a function for the gradient.
 
-  The optimizer's state is kept over rounds, in which other steps move the rows.
+  The optimizer's state is kept over rounds, although other steps also move the rows.
   """
 
   gradient: Callable[[tf.Tensor], tf.Tensor]
@@ -92,7 +92,7 @@ class DescentStep:
 def run_steps(
   steps: tuple[ServerStep, ...], states: tuple, rows: tf.Tensor, context: StepContext
 ) -> tuple[tf.Tensor, tuple[tuple, dict[str, tf.Tensor]]]:
-  """Returns (rows, (states, metrics by name)) after the steps, in order."""
+  """Runs the steps in order and returns (rows, (states, metrics by name))."""
   after, measured = [], {}
   for step, state in zip(steps, states, strict=True):
     state, rows, found = step.next(state, rows, context)
@@ -115,8 +115,8 @@ def encoder_step(
 ) -> tuple[Any, Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]:
   """Returns (optimizer state, encoder, encoder state) after the round.
 
-  `delta` has the mean deltas of all encoder weights by name. Weights without gradient
-  move by theirs, if `moves_state`. Without `has_update` nothing changes.
+  `delta` has the mean deltas of all encoder weights by name. If `moves_state`, they are
+  added to weights without gradients. If `has_update` is False, nothing changes.
   """
 
   def like(names, value):

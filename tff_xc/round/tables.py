@@ -1,10 +1,9 @@
-"""Tables: rows that travel between server and clients.
+"""Tables: rows that server and clients exchange.
 
-Class rows and the feature rows of a sparse encoder are both tables. A client's
-examples name rows; the client requests these rows (question 1) by a federated
-select with one key a row, or receives the whole table by broadcast. It sends
-rows back, the server merges them (question 3) and updates the table (question
-4). The round loops over tables and treats all alike.
+The class rows and the feature rows of a sparse encoder are tables. A client's examples name
+rows. The client requests these rows (question 1) by a federated select with one key for
+each row, or receives the whole table by broadcast. It sends rows back; the server merges
+them (question 3) and updates the table (question 4). The round treats all tables alike.
 """
 
 import collections
@@ -27,12 +26,12 @@ from tff_xc.round import (
   server,
 )
 
-# Row deltas are added to the table: SGD of rate 1 on their mean.
+# Defaults: the mean of the row deltas is added to the table, which is SGD of rate 1.
 _SUM, _PLAIN = merge_lib.SumRows(), optimizers.RowMomentum()
 
 
 class TableState(NamedTuple):
-  """The server's state of one table: of its optimizer and of its steps."""
+  """The server's state of one table: states of its optimizer and its steps."""
 
   optimizer: Any
   steps: tuple
@@ -43,10 +42,10 @@ class Table:
   """How the rows of one table are requested, merged and updated.
 
   Attributes:
-    name: 'class', or a name in the encoder's `tables`. Also the word for a
-      row's item in messages and metrics.
+    name: 'class', or a name in the encoder's `tables`. It is also the word for a row's
+      item in messages and metrics.
     request: which rows a client requests (question 1).
-    merge: how the server joins the rows that clients send (question 3).
+    merge: how the server merges the rows that clients send (question 3).
     optimizer: the server's optimizer of the rows (question 4), if the merge
       takes one. An optimizer of TFF is wrapped in `optimizers.Dense`.
     steps: the server's further steps, in order, after the optimizer.
@@ -78,13 +77,13 @@ class Table:
 
   @property
   def metrics(self) -> tuple[str, ...]:
-    """Names of the numbers that the steps measure."""
+    """Names of the steps' metrics."""
     return tuple(name for step in self.steps for name in step.metrics)
 
   def used(self, rows: tf.Tensor, held: request_lib.SelectedRows) -> tf.Tensor:
-    """Returns the rows held, float32 [N, row_dim], of feature rows without padding.
+    """Returns the rows held, float32 [N, row_dim]; feature rows are without padding.
 
-    Most clients use far fewer of these than there are slots; padding comes last.
+    Most clients use far fewer feature rows than there are slots. Padding comes last.
     """
     if not self.request.selects or self.name == classifier.CLASS:
       return rows
@@ -182,7 +181,7 @@ def held_rows(
   examples: examples_lib.ClientExamples,
   round_seed: tf.Tensor,
 ) -> collections.OrderedDict:
-  """Returns the `SelectedRows` of each table, by name, that a client requests."""
+  """Returns the `SelectedRows` that a client requests of each table, by name."""
   return collections.OrderedDict(
     (
       table.name,
@@ -207,9 +206,10 @@ def request_of(
   round_seed: tf.Tensor,
   features: tf.Tensor | None = None,
 ) -> request_lib.SelectedRows:
-  """Returns what a client requests of the table at `place` whose examples name `ids`.
+  """Returns a client's request for the table at `place`; its examples name the rows `ids`.
 
-  `features` are class rows that its features name, of an encoder that is tied to them.
+  If the encoder's features are tied to class rows, `features` are the class rows that its
+  features name.
   """
   purpose = randomness.Purpose.TABLES + place - 1
   if not place:
@@ -238,9 +238,9 @@ def localised(
   examples: examples_lib.ClientExamples,
   slots_of: Callable[[tf.Tensor], tf.Tensor],
 ) -> examples_lib.ClientExamples:
-  """Returns the examples with slots among the rows held in place of rows.
+  """Replaces numbers of rows in the examples by slots among the rows held.
 
-  Localised labels are int32 [n_k] if each example has one class row, else
+  The new labels are int32 [n_k] if each example has one class row, else
   `sparse.LabelSets` with the slots of all rows of an example's labels.
   """
   if name != classifier.CLASS:
@@ -261,11 +261,11 @@ def localised(
 
 
 def _class_rows(model, labels, client_id):
-  """Returns the class rows of labels [k]: [k], or [k, R] if a label has R."""
+  """Returns the class rows of labels [k]: [k], or [k, R] if a label has R rows."""
   rows = model.head.rows_of(labels)
   if rows.shape.rank == 1:
-    return rows  # Rows are checked by who takes them.
-  # Every number hashes to rows that there are.
+    return rows  # `held_rows` and `positions` check these ids.
+  # Even invalid labels hash to valid rows, so labels have to be checked here.
   known = request_lib.checked_ids(labels, model.num_classes, 'class', client_id)
   with tf.control_dependencies([known]):
     return tf.identity(rows)

@@ -1,26 +1,26 @@
 """Coordinate-wise medians and trimmed means of the clients' updates.
 
 Yin, Chen, Ramchandran, Bartlett: "Byzantine-Robust Distributed Learning: Towards
-Optimal Statistical Rates", ICML 2018, arXiv:1803.01498. Of each number of an update,
-the server leaves out the share beta of its largest and of its smallest values, and
-takes the mean of the others. beta = 1/2 leaves the one or two in the middle, the
-median; beta = 0 is the mean. Of c values, ceil(beta c) are left out at each end, and
-one or two at least are left.
+Optimal Statistical Rates", ICML 2018, arXiv:1803.01498. For each number of an update, the
+server sorts the clients' values, drops the share beta at each end, and takes the mean of
+the others. beta = 1/2 gives the median, and beta = 0 the mean. Of c values, ceil(beta c)
+are dropped at each end, but at least one or two values remain.
 
-Clients count alike: neither has weights, and who claims more examples would have more
-say. A client without examples, or whose update is not finite, does not count.
+All clients have equal weights, because otherwise a client that claims more examples would
+have more influence. A client without examples, or with an update that is not finite, does
+not count.
 
-Of a row the values are those of the clients that hold it. If others counted as zeros,
-the median of a row that fewer than half of the clients hold would be zero, and
-no rare class would ever be learned. What merges then do with a mean they do with this
-one: `merge.SumRows` multiplies it by the share of the clients that hold the row, so
-that beta = 0 is its mean with equal weights; with `row_renormalise`, and in
-`merge.ReplaceRows`, it stands as it is. So a row is as safe as the majority of its
-holders: of a row with one holder, an attacker decides alone, within 1 / K of the whole
-step. Bounds (`tff_xc.options.robust`) do not depend on the number of holders.
+The values of a row are those of the clients that hold it. If other clients counted as
+zeros, the median of a row that fewer than half of the clients hold would be zero, and
+rare classes would never be learned. Merges use the trimmed mean like their own mean:
+`merge.SumRows` multiplies it by the share of the clients that hold the row, so beta = 0 is
+its mean with equal weights. With `row_renormalise`, and in `merge.ReplaceRows`, it is not
+multiplied. Therefore a row is only as safe as the majority of the clients that hold it. If
+only an attacker holds a row, it decides alone, within 1 / K of the whole step. Bounds
+(`tff_xc.options.robust`) do not depend on the number of clients that hold a row.
 
-The server needs the updates of all clients side by side, in the clear: memory for K
-encoders and all rows sent, and no secure sum.
+The server needs the unencrypted updates of all clients side by side. So it needs memory
+for K encoders and all rows sent, and secure sums are not possible.
 """
 
 import collections
@@ -34,12 +34,12 @@ from tff_xc import errors
 from tff_xc.round import folding, merge as merge_lib
 
 MEDIAN = 0.5
-# Most updates of the encoder in each stack of an accumulator.
+# The largest number of encoder updates in each stack of an accumulator, see `folding`.
 _MOST = (4, 16, 64)
 
 
 def _left_out(counts: tf.Tensor, fraction: float) -> tf.Tensor:
-  """Returns how many of `counts` int32 [...] values are left out at each end."""
+  """Returns how many of `counts` int32 [...] values are dropped at each end."""
   # A product such as 0.07 * 100 may be just above a whole number.
   wanted = tf.math.ceil(fraction * tf.cast(counts, tf.float64) - 1e-9)
   most = tf.maximum(counts - 1, 0) // 2
@@ -47,7 +47,7 @@ def _left_out(counts: tf.Tensor, fraction: float) -> tf.Tensor:
 
 
 def trimmed_mean(values: tf.Tensor, fraction: float) -> tf.Tensor:
-  """Returns the trimmed means over the first axis of float32 [K, ...]; 0 of none."""
+  """Returns the trimmed means over the first axis of float32 [K, ...]; 0 if K is 0."""
   count = tf.shape(values)[0]
   out = _left_out(count, fraction)
   kept = tf.sort(values, axis=0)[out : count - out]
@@ -55,14 +55,14 @@ def trimmed_mean(values: tf.Tensor, fraction: float) -> tf.Tensor:
 
 
 def trimmed_rows(stacked: folding.StackedRows, fraction: float) -> folding.RowSums:
-  """Returns the trimmed mean of each row over those who hold it, times their weights.
+  """Returns each row's trimmed mean over the clients that hold it, times their weights.
 
-  It costs the sort of all numbers of the stack, in one tensor a few times as large.
+  It sorts all numbers of the stack, which needs a few times the stack's memory.
   """
   order = tf.argsort(stacked.ids, stable=True)
   ids, place, counts = tf.unique_with_counts(tf.gather(stacked.ids, order))
   values = tf.transpose(tf.gather(stacked.rows, order))
-  # Each column by value, then by row: two sorts, of which the second keeps ties.
+  # Sort each column by row, then by value: a sort by value, then a stable sort by row.
   by_value = tf.argsort(values, axis=1)
   by_row = tf.argsort(tf.gather(place, by_value), axis=1, stable=True)
   by_both = tf.gather(by_value, by_row, batch_dims=1)
@@ -80,10 +80,10 @@ def trimmed_rows(stacked: folding.StackedRows, fraction: float) -> folding.RowSu
 
 @dataclasses.dataclass(frozen=True)
 class TrimmedRows:
-  """A `merge.Merge`: that of `merge`, of trimmed means over those who hold a row.
+  """Does the same as `merge`, but with trimmed means over the clients that hold a row.
 
   Attributes:
-    merge: a `merge.SumRows` or `merge.ReplaceRows`, which sends and takes the rows.
+    merge: the `merge.SumRows` or `merge.ReplaceRows` that sends rows and updates the table.
     fraction: beta, at most 1/2.
   """
 
@@ -130,15 +130,15 @@ class _Update(NamedTuple):
 
 
 class _Stack(NamedTuple):
-  """The updates of all clients of positive weight, side by side."""
+  """The updates of all clients with positive weight, side by side."""
 
-  ids: tf.Tensor  # int32 [K], which count them.
+  ids: tf.Tensor  # int32 [K]; only their number matters, which counts the updates.
   value: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
-  """Aggregates named tensors by trimmed means over clients of positive weight."""
+  """Aggregates named tensors by trimmed means over clients with positive weight."""
 
   fraction: float  # beta, at most 1/2.
 
@@ -189,9 +189,9 @@ class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
 
 
 def trimmed(algorithm, fraction: float):
-  """Returns the algorithm whose server takes trimmed means; clients count alike.
+  """Returns the algorithm with trimmed means on the server and equal client weights.
 
-  Raises `errors.InputError` for a table whose merge is more than a mean.
+  Raises `errors.InputError` for a table whose merge is not a mean.
   """
   tables = []
   for table in algorithm.tables:
