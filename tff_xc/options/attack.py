@@ -31,7 +31,7 @@ class Attackers(NamedTuple):
   """The clients that attack in a run: those whose draw is at most a threshold."""
 
   pair: tuple[int, int]  # The run's seed.
-  num_clients: int  # N. An id of N or more is another draw of the client id modulo N.
+  num_clients: int  # N. Ids i and i + N are two draws of one client.
   threshold: int
 
   def include(self, client_ids: tf.Tensor) -> tf.Tensor:

@@ -56,24 +56,24 @@ class Conflict(NamedTuple):
 
 
 _ALIKE = 'there, all clients have the same weight'
-_SUMS = 'a secure sum is of equal integers'
+_SUMS = 'a secure sum needs equal levels'
 _STATE = 'clients already keep another state'
 _ONE_STATE = 'it may draw a client twice in a round, and each client keeps one state'
-_LEAVES_NOTHING = 'leaves nothing of this algorithm; leave it out, or choose another --algorithm'
+_LEAVES_NOTHING = 'it leaves nothing of this algorithm; leave it out, or choose another --algorithm'
 _EPOCH = 'such clients take one epoch over the examples that they draw'
 _MEDIANS = 'robust_aggregation=median|trimmed_mean'
 _STEPS = 'algorithm=scaffold & scaffold_variate=steps'
-_NEEDS_ROUNDS = 'it needs its number of rounds, such as that of all rounds for a cosine'
+_NEEDS_ROUNDS = 'a schedule needs a number of rounds, such as the number of all rounds for a cosine'
 
 CONFLICTS = (
   # Messages.
-  Conflict('message_precision!=float32', 'compression', 'it has levels of its own'),
+  Conflict('message_precision!=float32', 'compression', 'compression has its own levels'),
   Conflict('message_precision!=float32', 'dp', 'rounded updates may exceed its clipping norm'),
-  Conflict('message_precision!=float32', 'secure_sums', 'clients send integers'),
+  Conflict('message_precision!=float32', 'secure_sums', 'in secure sums clients send integers'),
   Conflict('compression', 'dp', 'rounded updates may exceed its clipping norm'),
-  Conflict('compression', 'secure_sums', f'each client has levels of its own, and {_SUMS}'),
+  Conflict('compression', 'secure_sums', f'each client has its own levels, and {_SUMS}'),
   Conflict(_MEDIANS, 'secure_sums', 'it needs single updates, and the server sees only sums'),
-  Conflict('secure_sums', 'dp', 'it has an aggregator of its own'),
+  Conflict('secure_sums', 'dp', 'differential privacy has its own aggregator'),
   Conflict('secure_sums', 'runtime=worker', "TFF's own runtime has no secure sums"),
   Conflict('dp=distributed', 'runtime=worker', "TFF's own runtime has no secure sums"),
   # Weights of clients.
@@ -81,16 +81,16 @@ CONFLICTS = (
   Conflict('secure_sums', 'client_weighting=examples', _ALIKE, 'uniform'),
   Conflict(_MEDIANS, 'client_weighting=examples', _ALIKE, 'uniform'),
   # Differential privacy.
-  Conflict('dp', 'robust_aggregation', 'it clips by --dp_clip'),
-  Conflict('dp_epsilon', 'dp=none', 'it is about noise; give --dp=central, or another kind'),
+  Conflict('dp', 'robust_aggregation', 'differential privacy clips by --dp_clip'),
+  Conflict('dp_epsilon', 'dp=none', 'epsilon needs noise; give --dp=central, or another kind'),
   Conflict('dp_epsilon', 'algorithm=centralized', 'there are no clients to hide'),
-  Conflict('dp', 'row_renormalize', 'it divides by who holds a row, which has to be hidden'),
+  Conflict('dp', 'row_renormalize', 'it would reveal which clients send a row'),
   Conflict(
     'dp=central & dp_rows=all',
     'server_adam_rows=requested',
     'noise moves all rows; leave one of them out, or give --dp_rows=chosen',
   ),
-  Conflict('dp', 'spreadout_classes=round', 'it shows the classes of a round', 'all'),
+  Conflict('dp', 'spreadout_classes=round', 'it reveals the classes of a round', 'all'),
   Conflict('dp_clip=inf', 'dp_clip_quantile', 'a quantile needs a finite norm'),
   Conflict('dp_clip=inf', 'dp=distributed', 'integers need a finite norm'),
   Conflict('dp_clip=inf', 'dp_noise_multiplier', 'noise needs a finite norm'),
@@ -103,7 +103,7 @@ CONFLICTS = (
   Conflict(
     'virtual_client_size',
     'dp=distributed',
-    'a client may come several times to a round, and would exceed its norm in a secure sum',
+    'a client may be drawn several times in a round, and would exceed its norm in a secure sum',
   ),
   Conflict(
     'virtual_client_size & client_sampling=fixed',
@@ -115,18 +115,20 @@ CONFLICTS = (
   Conflict(
     'virtual_client_replace',
     'client_sampling=poisson',
-    'the first draws a fixed number of clients, and the second each by itself',
+    'the first draws a fixed number of clients, and the second draws each client independently',
   ),
   Conflict('virtual_client_size', 'local_steps', _EPOCH, LEAVE_OUT),
   Conflict('virtual_client_size', 'local_epochs', _EPOCH, LEAVE_OUT),
   Conflict('virtual_client_size', 'shuffle=False', 'examples are drawn in random order'),
-  Conflict('virtual_client_size', 'examples_per_round', 'it is what a client draws', 0),
+  Conflict(
+    'virtual_client_size', 'examples_per_round', 'it sets how many examples a client draws', 0
+  ),
   Conflict('virtual_client_replace', 'contrastive_weight', _ONE_STATE),
   Conflict('virtual_client_replace', 'algorithm=feddyn|scaffold|fedrep', _ONE_STATE),
   Conflict(
     'virtual_client_replace',
     'negatives_schedule!=fresh',
-    'it goes by the client, and one client takes part twice as two',
+    'negatives depend on the client id, and a client that is drawn twice has two ids',
   ),
   # Local training.
   Conflict('client_schedule!=constant', 'client_schedule_rounds=0', _NEEDS_ROUNDS),
@@ -140,12 +142,12 @@ CONFLICTS = (
   Conflict(
     'negatives_schedule=randomized',
     'negatives=0',
-    'there is no class among which it could hide others; give at least 1',
+    "a client's own classes can hide only among negatives; give at least 1",
   ),
   Conflict(
     'negatives_schedule=randomized',
     'equal_negatives',
-    "it goes by a client's own classes, which are hidden",
+    "it depends on the number of a client's own classes, which is hidden",
   ),
   # Single algorithms.
   Conflict('algorithm=fedvc', 'virtual_client_size=0', _LEAVES_NOTHING),
@@ -156,11 +158,13 @@ CONFLICTS = (
   Conflict(
     'algorithm=centralized',
     'calibration=restricted|counts',
-    'it goes by the examples of a client, and there are no clients; give --calibration=prior',
+    'it depends on the examples of each client, and there are no clients; give --calibration=prior',
   ),
   Conflict('algorithm=feddyn|scaffold|fedrep', 'contrastive_weight', _STATE),
   *(
-    Conflict('algorithm=scaffold', other, 'clients also send control variates, as they are')
+    Conflict(
+      'algorithm=scaffold', other, 'it does not apply to control variates, which clients also send'
+    )
     for other in ('dp', 'secure_sums', 'compression', 'robust_aggregation')
   ),
   Conflict(
@@ -175,7 +179,9 @@ CONFLICTS = (
     ' then; give --scaffold_variate=gradient',
   ),
   *(
-    Conflict('algorithm=fednova', other, 'clients also send their numbers of steps, as they are')
+    Conflict(
+      'algorithm=fednova', other, 'it does not apply to numbers of steps, which clients also send'
+    )
     for other in ('dp', 'secure_sums', 'robust_aggregation')
   ),
   Conflict(
@@ -192,11 +198,11 @@ CONFLICTS = (
     'trainable=head|body',
     'class rows are means of embeddings, which nobody trains; leave it out, or give bottleneck',
   ),
-  Conflict('algorithm=turbosvm', 'dp', "support vectors are of single clients' rows"),
+  Conflict('algorithm=turbosvm', 'dp', "support vectors need single clients' rows"),
   Conflict(
     'algorithm=turbosvm',
     _MEDIANS,
-    'class rows are joined by support vectors; give --robust_aggregation=clipping',
+    'class rows are merged by support vectors; give --robust_aggregation=clipping',
   ),
 )
 

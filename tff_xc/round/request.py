@@ -243,7 +243,7 @@ class OwnAndSampled:
     return self.negatives + more
 
   def mean_rows(self, own: np.ndarray) -> np.ndarray:
-    """Returns float64 [K], the rows that clients with `own` [K] rows request."""
+    """Returns float64 [K], the numbers of rows that clients with `own` [K] rows request."""
     more = own - 1 if self.equal_negatives else 0
     wanted = np.minimum(own + self.negatives + more, self.num_rows)
     return np.where(own > 0, wanted, 0).astype(np.float64)
