@@ -135,8 +135,9 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
 
   The `.npz` has precedence over folders, and folders over zips. Returns the class
   names 'Alphabet/characterNN', background first, and a function that decodes
-  drawings: int [k], numbers class · drawers + drawer − 1 -> uint8 [k, 105, 105],
-  ink 1. Raises the errors of `load`.
+  drawings. The function takes int [k], the drawings' numbers, and returns uint8
+  [k, 105, 105], with 1 for ink. A drawing's number is class · drawers + drawer − 1.
+  Raises the errors of `load`.
   """
   places = [pathlib.Path(data_dir) / 'omniglot', pathlib.Path(data_dir)]
   for place in places:

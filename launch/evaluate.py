@@ -49,10 +49,10 @@ _OF_PERSONALIZE = ('personalize_part', 'personalize_learning_rate')
 def _define_flags() -> None:
   flags.DEFINE_string('run_dir', None, 'directory of a run')
   settings.define_named_flags(
-    data_dir="present place of the run's data; default: their place when the run was trained",
-    split="present place of the file or folder of the run's split",
-    test_file="present place of the file of the run's test examples",
-    classes="present place of the file of the run's class names",
+    data_dir="path of the run's data, if they have moved since the run was trained",
+    split='path of the split file or folder, if it has moved since the run was trained',
+    test_file='path of the file of test examples, if it has moved since the run was trained',
+    classes='path of the class-names file, if it has moved since the run was trained',
     encoder='network of the run, if it is MODULE:FUNCTION',
   )
   settings.define_cache_flag()

@@ -68,7 +68,7 @@ def _define_flags() -> None:
   )
   settings.define_named_flags(
     encoder='network of the run, if it is MODULE:FUNCTION',
-    data_dir="present place of the run's data, for --calibrate",
+    data_dir="path of the run's data, for --calibrate, if they have moved since the training",
   )
   settings.define_calibration_flags('the model is written')
   settings.define_cache_flag()

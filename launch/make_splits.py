@@ -132,12 +132,12 @@ def _define_flags() -> None:
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
-  flags.DEFINE_string('label_column', 'class', 'column of a table that has the classes')
+  flags.DEFINE_string('label_column', 'class', 'column of a table that names the class of each row')
   flags.DEFINE_string(
     'user_column',
     None,
-    'column of a table that has the users, where NA means no user. Default: user_id, if the'
-    ' table has it',
+    'column of a table that names the user of each row; the name NA means no user. Default:'
+    ' user_id, if the table has it',
   )
   flags.DEFINE_string(
     'id_column',

@@ -4,9 +4,9 @@
   python -m launch.plan --task=images --data_dir=photos --split=iid:20
   python -m launch.plan
 
-The first form takes the shape of data, and the second reads the data of a task. Both
-take the flags of `launch.train`, but --algorithm may name several algorithms, separated by
-commas. Without any flag, the command checks whether this machine can run the
+The first example plans from three counts that you give. The second reads the data of a
+task. Both take the flags of `launch.train`, but --algorithm may name several algorithms,
+separated by commas. Without any flag, the command checks whether this machine can run the
 project. Exit status: 0 all is well, 1 the machine has a problem.
 """
 

@@ -6,7 +6,7 @@
     [--algorithm=fedmlh] [--seeds=0,1,2] [any flag of launch.train]
   options: [--output=DIR] [--jobs=N] [--finished_only] [--needs]
 
-`python -m launch.list tables` lists the names and the data that each result needs.
+`python -m launch.list tables` lists all results by name, with the data that each one needs.
 
   --scale=small  (default) runs in minutes on data that the program generates
   --scale=real   runs in hours on small real data, such as CIFAR-10

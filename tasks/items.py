@@ -13,7 +13,7 @@ _HISTORY = (
   hp.Hyperparameter(
     'history',
     20,
-    'number of previous items of the user that are the features of an example',
+    "largest number of the user's previous items that form the features of an example",
     least=1,
     most=100_000,
   ),
@@ -94,15 +94,15 @@ _SHAPE = (
   hp.Hyperparameter(
     'items_per_user',
     40.0,
-    'median number of items of a user of procedural histories',
+    "median number of items in a generated user's history",
     least=3,
     most=10_000,
   ),
   hp.Hyperparameter(
     'series_share',
     0.35,
-    'share of the items of procedural histories that follow from the item before, like the'
-    ' parts of a series',
+    'share of the items in generated histories that are the successor of the item before, like'
+    ' the parts of a series',
     least=0,
     most=1,
   ),

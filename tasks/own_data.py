@@ -65,8 +65,8 @@ _RECORD_FEATURES = hp.Hyperparameter(
 USER_COLUMN = hp.Hyperparameter(
   'user_column',
   '',
-  'column that names the user of each row. Default: user_id if the table has it, where NA'
-  ' means no user; for --task=items user_id, user or userId',
+  'column that names the user of each row. Default: user_id, if the table has it; for'
+  ' --task=items user_id, user or userId. Except for --task=items, the name NA means no user',
 )
 _COLUMNS = (
   hp.Hyperparameter('label_column', 'class', 'column that names the class of each row'),

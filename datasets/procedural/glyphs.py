@@ -110,11 +110,13 @@ class Options:
   # (number of classes, their share of all examples) of groups of successive classes. If
   # given, each example's class is drawn by these, and `classes_per_client` is ignored.
   class_shares: tuple[tuple[int, float], ...] = ()
-  # None, or the total concentration of the Dirichlet distribution that deals equally
-  # many examples of each class to clients (`datasets.splits.dirichlet`). A client's size
-  # is then independent of its distribution, and `classes_per_client` is ignored.
+  # None, or the total concentration of the Dirichlet distribution from which each client's
+  # class shares are drawn (`datasets.splits.dirichlet`). All classes have equally many
+  # examples. A client's size does not depend on its class shares, and `classes_per_client`
+  # is ignored.
   concentration: float | None = None
-  size_deviation: float = 0.0  # With `concentration`, that of the logarithm of clients' sizes.
+  # With `concentration`, the standard deviation of the logarithm of clients' sizes.
+  size_deviation: float = 0.0
   # Each test example is by a hand of its own, which is no client. With `class_shares` this
   # is the mean.
   test_examples_per_class: int = 10

@@ -104,10 +104,10 @@ def deal(name: str, examples: examples_lib.Examples, seed=0, **given) -> partiti
 
 
 def parse(split: str) -> tuple[str, dict[str, Any]] | None:
-  """Returns the rule that `--split` names, with its settings; None: it names a file.
+  """Returns the rule that `--split` names and its settings; None if `--split` names a file.
 
-  `split` may be empty (users), `class`, `iid:K`, or `RULE:SETTING=VALUE,...` with a rule
-  that deals examples of one label, such as `dirichlet:concentration=0.1,clients=50`.
+  `split` may be empty (the rule `users`), `class`, `iid:K` or `RULE:SETTING=VALUE,...`. In the
+  last form, RULE deals examples of one label, as `dirichlet:concentration=0.1,clients=50` does.
   """
   if split in ('', 'class'):
     return ('classes_per_client' if split else 'users'), {}

@@ -112,7 +112,7 @@ def _with_clients(
   clients: partition_lib.Partition,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Makes a data set like `of_one_label`, with given labels and clients.
+  """Makes the same kind of data set as `of_one_label`, with the caller's labels and clients.
 
   `labels` int32 [N] is the label that each training example keeps, -1 if it has no client.
   `clients` refer to the examples that keep a label, which are renumbered from 0.
@@ -296,7 +296,7 @@ def hashed_features(features: scipy.sparse.csr_matrix, size: int) -> scipy.spars
 
 
 def _without_labels_as_zero(part: Part) -> Part:
-  """Gives examples without labels the label 0, and removes their first feature."""
+  """Gives examples without labels the label 0. Removes the first feature of each of them."""
   features, labels = part
   empty = np.flatnonzero(np.diff(labels.indptr) == 0)
   if not len(empty):

@@ -208,10 +208,11 @@ def _gap(high: float, low: float) -> float:
 
 @functools.cache
 def drawn(task: str, algorithm: str, changes: str) -> str:
-  """Returns as text the settings that, with a seed, decide which clients a row draws.
+  """Returns, as JSON, the settings that with the seed determine a row's sampled clients.
 
-  These settings are the data, and the options of client participation, which methods without
-  clients do not have. Returns '' if a setting is unknown to this version.
+  These settings are the task, the options of its data, and the options of client
+  participation, which methods without clients do not have. Returns '' if this version does
+  not accept the row's settings.
   """
   try:
     config = experiment.resolve(task, algorithm, table_lib.changes(changes))

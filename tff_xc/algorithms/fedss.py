@@ -243,7 +243,7 @@ class Centralized(base.Server):
   """Softmax on IID minibatches of all data, without clients (the oracle).
 
   A round has one virtual client, whose examples are IID minibatches of all data. By
-  default the server adopts this client's weights, so training is SGD. With one minibatch
+  default the server adopts the virtual client's weights, so training is SGD. With one minibatch
   a round and a local learning rate of 1, the server's optimizer receives the gradient
   itself, so any server optimizer works as in centralized training.
   """
@@ -279,7 +279,8 @@ class Centralized(base.Server):
   )
   loss_margin: float = hp.field(
     1.0,
-    'nu of the contrastive loss: class rows at a larger distance do not push',
+    'nu of the contrastive loss: other class rows that are farther than nu from the embedding'
+    ' add nothing to the loss',
     above=0,
     most=2,
     **_CONTRASTIVE,

@@ -150,8 +150,8 @@ class Pool:
   def blocks(self, numbers: np.ndarray | None = None) -> Iterator[Examples]:
     """Yields the examples with these numbers (default: all) in one or more blocks, in order.
 
-    A block has at most 512 examples. It also has at most 2^20 features if examples are
-    sparse, or 2^27 bytes if they are dense, unless it is a single example.
+    A block has at most 512 examples. A block of sparse examples has at most 2^20 features,
+    and one of dense examples at most 2^27 bytes. A larger example is a block of its own.
     """
     numbers = np.arange(len(self)) if numbers is None else numbers
     if self.entries is None:

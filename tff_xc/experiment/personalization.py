@@ -108,9 +108,10 @@ def scores(
 
 
 def _with_room(algorithm, dataset) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with requests that have room for all examples of any client.
+  """Returns the algorithm with `max_positives` raised, if needed, for requests of any client.
 
-  In training, only training clients request rows, and maybe only for some of their examples.
+  Any client, also an unseen one, can then request the rows of all its examples. In training,
+  only training clients request rows, and some algorithms only for some of the examples.
   """
   everyone = [dataset.train]
   if dataset.unseen is not None and len(dataset.unseen.train.numbers):

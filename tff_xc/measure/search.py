@@ -269,7 +269,7 @@ def _rounded(embeddings) -> _Examples:
 
 
 def _slack(examples, table, classes):
-  """Returns float64 [b], by how much a score may exceed its float32 value.
+  """Returns float64 [b], bounds on how far exact scores can exceed the float32 scores.
 
   With u the unit roundoff, the error of a sum in any order is at most d u / (1 - d u)
   times the product of the norms. Three more u cover rows rounded to float32, the addition

@@ -86,14 +86,14 @@ def _heading(score: str) -> str:
 
 
 def _draw_line(ax, x, y, style, label=None):
-  if len(x) > 200:  # Such lines mostly have every round; they are too noisy for markers.
+  if len(x) > 200:  # Such lines usually have a value for every round, too noisy for markers.
     style = style | {'marker': None}
   every = 1 if len(x) <= 25 else len(x) // 12
   ax.plot(x, y, **style, markevery=every, markersize=4, label=label)
 
 
 def _finish_over_rounds(ax, title: str, unit: str) -> None:
-  """Labels an axis over rounds, even if nothing was measured."""
+  """Labels a plot whose horizontal axis is rounds. If it is empty, it says 'not measured'."""
   pictures.label(ax, title, 'round', unit)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=7, integer=True))
   if not ax.lines:

@@ -6,10 +6,10 @@ modulo 2^b, whose noise has the standard deviation z C: Agarwal, Kairouz, Liu: "
 Mechanism for Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995.
 Clients do not have to trust the server with single updates or with drawing the noise.
 
-`tff.learning.ddp_secure_aggregator` does the same with one rotated vector. It seeds the
-noise by the clock, so runs cannot be repeated. Here the noise depends on the run's seed,
-the round and the client. There is no rotation. Instead, the scale leaves room for the sum
-of m updates, which costs at most log2(m) bits. A sum wraps around only if its noise
+`tff.learning.ddp_secure_aggregator` does the same with one rotated vector. TFF's aggregator
+seeds the noise by the clock, so runs cannot be repeated. Here the noise depends on the run's
+seed, the round and the client. There is no rotation here. Instead, the scale leaves room for
+the sum of m updates, which costs at most log2(m) bits. A sum wraps around only if its noise
 exceeds eight standard deviations.
 
 All clients must receive and send whole tables, because sums by row id would reveal the ids.

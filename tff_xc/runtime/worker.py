@@ -195,7 +195,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
 
 def _listed(arg, type_spec: tff.Type | None):
-  """Returns an argument in which lazy sequences of clients' values are lists."""
+  """Returns the argument with each lazy sequence of clients' values turned into a list."""
   if isinstance(arg, tff.structure.Struct):
     types = [part for _, part in tff.structure.iter_elements(type_spec)]
     parts = tff.structure.to_elements(arg)

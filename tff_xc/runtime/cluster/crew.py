@@ -37,7 +37,8 @@ class RayCrew:
     self._actors: dict[str, Any] = {}
     self._nodes: dict[str, str] = {}  # The node of each worker.
     self._infos: dict[str, dispatch.Info] = {}  # The workers that are ready.
-    self._starting: dict[str, Any] = {}  # Tickets of workers that are still starting.
+    # The pending `prepare` call (a Ray object reference) of each worker that is starting.
+    self._starting: dict[str, Any] = {}
     self._refused: set[str] = set()  # Nodes with different data or a different program.
     self._told: set[str] = set()  # Nodes with a printed warning.
     self._had_one = False  # Whether any worker of this run was ready.
@@ -137,7 +138,7 @@ class RayCrew:
       print(f'\n{what}', file=sys.stderr)
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
-    """Calls a worker's method asynchronously; returns a ticket."""
+    """Calls a worker's method asynchronously; returns a ticket, which is a Ray object reference."""
     return self._here(getattr(self._actors[worker], method).remote, *args)
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:

@@ -130,7 +130,10 @@ class Worker:
     return None
 
   def _phase(self, block: messages.Block):
-    """Returns the program and its phase; compiles a new program."""
+    """Returns the block's program and the phase to run.
+
+    Compiles the program if this worker has not seen it before.
+    """
     with self._compiling:
       if block.program not in self._programs:
         building_block = tff.framework.ComputationBuildingBlock.from_proto(block.proto.get())

@@ -42,7 +42,7 @@ class Argument:
 
   @property
   def only_own(self) -> Sequence | None:
-    """The sequence of clients' values if the argument has exactly one, or None."""
+    """The argument's only sequence of clients' values; None if it has none or several."""
     found = []
     self._view(lambda value, _: value, lambda given, _: found.append(given))
     return found[0] if len(found) == 1 else None
@@ -69,7 +69,7 @@ class Argument:
     return self._view(shared, own)
 
   def whole(self):
-    """Returns the argument with lists of all clients' values."""
+    """Returns the whole argument, in which clients' values are lists."""
     return self._view(
       lambda value, _: value, lambda given, member: [values.from_python(v, member) for v in given]
     )
