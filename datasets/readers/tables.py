@@ -253,7 +253,7 @@ def _gathered(
 
 def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
   """Yields the first line and the fields of each record of a CSV that is not blank."""
-  csv.field_size_limit(2**31 - 1)
+  csv.field_size_limit(zipped.LONGEST_LINE)
   line, delimiter = 1, '\t' if form(path) == '.tsv' else ','
   lines = zipped.text_lines(path, newline='')
   reader = csv.reader(lines, delimiter=delimiter, strict=True)

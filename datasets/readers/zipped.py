@@ -29,6 +29,8 @@ _NEVER = re.compile(
 )
 _ADVICE = 'mend it, or give another file'
 _GZIP = b'\x1f\x8b'
+# The most characters of a line. A small gzip file may have a line larger than the memory.
+LONGEST_LINE = 2**26
 
 
 def is_data(path: str) -> bool:
@@ -123,4 +125,10 @@ def check_regular(path: pathlib.Path) -> None:
 def text_lines(path: str | os.PathLike, advice: str = _ADVICE, **options) -> Iterator[str]:
   """Yields the lines of a text file or zip member; raises the errors of `readable`."""
   with readable(path, advice), open_text(path, **options) as file:
-    yield from file
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), ''), 1):
+      if len(line) == LONGEST_LINE:
+        raise errors.InputError(
+          f'{path}, line {number} has more than {LONGEST_LINE:,} characters; give a'
+          ' file with shorter lines'
+        )
+      yield line

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from datasets.readers import tables
+from datasets.readers import tables, zipped
 from tff_xc import errors
 
 ROWS = [('a, b', '7', 'x'), ('é', '10', 'y'), ('a, b', '9', 'x')]
@@ -161,11 +161,17 @@ def test_names_are_the_same_text_in_every_form(form, tmp_path):
   assert batch.texts('class') == found
 
 
-def test_long_fields(tmp_path):
+def test_long_fields(tmp_path, monkeypatch):
   path = tmp_path / 'a.csv'
   path.write_text(f'user,text\n1,{"x" * 140_000}\n')
   [batch] = tables.batches(path, ['user', 'text'])
   assert len(batch.texts('text')[0]) == 140_000
+  monkeypatch.setattr(zipped, 'LONGEST_LINE', 1000)
+  other = tmp_path / 'a.jsonl'
+  other.write_text('{"user": 1}\n{"user": 1, "text": "' + 'x' * 2000)
+  for bad in (path, other):
+    with pytest.raises(errors.InputError, match=r'line 2 .* 1,000'):
+      list(tables.batches(bad, ['user']))
 
 
 @pytest.mark.parametrize('archive', [False, True])
