@@ -44,7 +44,7 @@ MOST_BYTES = 2**28
 # The number of files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
-_TARS, _RECORDS = 8, 3
+_TARS, _RECORDS = 9, 3
 # An index consists of the names and these arrays.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
 # This matches compressed files, too, so that their error says what to do.
@@ -155,7 +155,7 @@ def _images(
   """Yields name, offset and size of each image in a tar and in the tars inside it."""
   opened = {'name' if isinstance(file, pathlib.Path) else 'fileobj': file}
   try:
-    with tarfile.open(**opened, mode='r:') as archive:
+    with tarfile.open(**opened, mode='r:', tarinfo=_Member) as archive:
       while (member := archive.next()) is not None:
         archive.members.clear()  # The archive would keep all members.
         tar = names_lib.clean(member.name) or ''
@@ -181,6 +181,21 @@ def _images(
 
 def _stem(tar: str) -> str:
   return tar[: -len('.tar')]
+
+
+class _Member(tarfile.TarInfo):
+  """Raises an error for a damaged header, which Python takes for the end of the tar."""
+
+  @classmethod
+  def fromtarfile(cls, file):
+    try:
+      return super().fromtarfile(file)
+    except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as e:
+      raise tarfile.ReadError(f'{e} at byte {file.offset:,}') from e
+    except tarfile.EmptyHeaderError as e:
+      raise tarfile.ReadError(
+        f'it stops at byte {file.offset:,} without the zeros that end a tar'
+      ) from e
 
 
 def is_records(name: str) -> bool:

@@ -175,6 +175,24 @@ def test_a_tar_that_was_cut_after_its_index_is_named(tmp_path):
   refused(path, r'n00000100\.tar')
 
 
+@pytest.mark.parametrize(
+  'damage',
+  [
+    lambda data: data[:1024],  # After the first image.
+    lambda data: data[:1300],  # Within the second header.
+    lambda data: data[:1024] + b'x' * 100 + data[1124:],
+  ],
+)
+def test_a_damaged_header_is_not_the_end(tmp_path, damage):
+  with tarfile.open(tmp_path / 'a.tar', 'w') as tar:
+    for name in ('cat/1.png', 'dog/1.png', 'dog/2.png'):
+      member = tarfile.TarInfo(name)
+      member.size = 9
+      tar.addfile(member, io.BytesIO(b'a' * 9))
+  (tmp_path / 'a.tar').write_bytes(damage((tmp_path / 'a.tar').read_bytes()))
+  refused(tmp_path / 'a.tar', 'at byte 1,024')
+
+
 def test_ids_may_leave_out_the_outer_folder(tmp_path):
   outer = tmp_path / 'outer' / 'winter21_whole'
   outer.mkdir(parents=True)
