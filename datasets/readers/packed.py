@@ -5,7 +5,8 @@ The index (names, files, offsets, sizes) is made once and kept in the user's cac
 Tars: the input is a tar, or a folder of tars such as ImageNet's, one for each class. A
 tar may contain tars. An image in an inner tar, or in a tar of a folder, has the id that
 it would have if the tar were a folder without `.tar`: `n01440764.tar` has
-`n01440764/n01440764_1.JPEG`. If several images have the same name, the last is used.
+`n01440764/n01440764_1.JPEG`. Tars inside a tar that has images itself are left out. If
+several images have the same name, the last is used.
 
 TFRecords: each `tf.train.Example` has an image, and optionally a class, a user and an
 id, in features that `record_features` names. TFF's Landmarks and iNaturalist have a file
@@ -137,22 +138,27 @@ def _scanned(path, named: Iterable[tuple[str, pathlib.Path]]):
   `named` has each tar with the prefix of its images' names.
   """
   found = names_lib.Found()
-  where = [array.array('q') for _ in _NUMBERS]
+  where = [*(array.array('q') for _ in _NUMBERS), array.array('b')]
 
   def images():
     for place, (prefix, file) in enumerate(named):
       for name, *numbers in _images(file, file, found, prefix):
         yield name, place, *numbers
 
-  names, order = names_lib.last_of_equal(*_index(images(), where, path))
+  names, order = _index(images(), where, path)
+  tars, is_inner = np.array(where[0]), np.array(where.pop(), bool)
+  left_out = is_inner & np.isin(tars, tars[~is_inner])
+  if left_out.any():
+    kept = np.flatnonzero(~left_out[order])
+    names, order = examples_lib.Texts(names.array.take(kept)), order[kept]
   found.tell(path)
-  return names, order, where
+  return *names_lib.last_of_equal(names, order), where
 
 
 def _images(
   file, path, found: names_lib.Found, prefix: str, start: int = 0
-) -> Iterator[tuple[str, int, int]]:
-  """Yields name, offset and size of each image in a tar and in the tars inside it."""
+) -> Iterator[tuple[str, int, int, bool]]:
+  """Yields name, offset, size and whether it is in an inner tar of each image in a tar."""
   opened = {'name' if isinstance(file, pathlib.Path) else 'fileobj': file}
   try:
     with tarfile.open(**opened, mode='r:', tarinfo=_Member) as archive:
@@ -168,7 +174,7 @@ def _images(
           )
         offset = start + member.offset_data
         if name and member.isfile():
-          yield name, offset, member.size
+          yield name, offset, member.size, start > 0
         elif is_tar and member.isfile():
           within = f'{path}, {member.name}', found, f'{prefix}{_stem(tar)}/'
           yield from _images(archive.extractfile(member), *within, offset)

@@ -193,6 +193,15 @@ def test_a_damaged_header_is_not_the_end(tmp_path, damage):
   refused(tmp_path / 'a.tar', 'at byte 1,024')
 
 
+@pytest.mark.parametrize('pack', [images_on_disk.tarred, images_on_disk.zipped])
+def test_an_archive_beside_images_is_no_class(tmp_path, pack):
+  folder = images_on_disk.write(tmp_path / 'photos', ['cat/1.jpg', 'dog/1.jpg'])
+  images_on_disk.tarred(folder, tmp_path / 'backup.tar').rename(folder / 'backup.tar')
+  suffix = '.zip' if pack is images_on_disk.zipped else '.tar'
+  found = store_lib.read(pack(folder, tmp_path / f'a{suffix}'))
+  assert found.class_names == ['cat', 'dog'] and len(found) == 2
+
+
 def test_ids_may_leave_out_the_outer_folder(tmp_path):
   outer = tmp_path / 'outer' / 'winter21_whole'
   outer.mkdir(parents=True)
