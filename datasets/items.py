@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from datasets import examples as examples_lib, item_baselines
-from datasets.readers import tables
+from datasets.readers import rows, tables
 from tff_xc import errors, memory, wording
 from tff_xc.data import client_data, partition, pool as pool_lib
 
@@ -172,9 +172,10 @@ def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> d
 
 def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
   """Returns the rows' times as int64 or float64; `kinds` collects 'dates' and 'numbers'."""
-  values = pd.Series(batch.columns[column])
+  values = batch.columns[column]
+  values = pd.Series(values, dtype=object if isinstance(values, list) else None)
   is_date = values.dtype.kind == 'M'
-  found = values if is_date else pd.to_numeric(values, errors='coerce')
+  found = values if is_date else rows.parsed(values)
   if is_date or found.isna().all():
     is_date = True
     found = pd.to_datetime(values, errors='coerce', format='ISO8601', utc=True)

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -122,7 +123,10 @@ def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
   batch = next(tables.batches(path, names), None)
   if batch is None:
     return []
-  found = [name for name in names if _holds_numbers(_series(batch.columns[name]))]
+  columns = {name: _series(batch.columns[name]) for name in names}
+  found = [name for name in names if _holds_numbers(columns[name])]
+  for name in columns.keys() - {*found}:
+    _tell_unused(batch, name, columns[name])
   if not found:
     raise errors.InputError(f'{path} has no column of numbers; give --feature_columns=NAME,NAME')
   return found
@@ -139,13 +143,22 @@ def header(path: str | os.PathLike) -> list[str]:
   return tables.header(path)
 
 
+def parsed(column: pd.Series) -> pd.Series:
+  """Returns a column's numbers; nan for other cells and for numbers that float64 cannot hold."""
+  try:
+    found = pd.to_numeric(column, errors='coerce')
+  except OverflowError:  # A whole number of JSON may have any number of digits.
+    found = pd.to_numeric(column.map(str), errors='coerce')
+  return found.replace([np.inf, -np.inf], np.nan)
+
+
 def _series(values) -> pd.Series:
   """Returns a column, as float64 if all its cells are numbers, or all are true or false."""
   column = pd.Series(values, dtype=object if isinstance(values, list) else None)
   if column.dtype.kind == 'M':
     return column.astype(str)
   with contextlib.suppress(TypeError, OverflowError):  # JSON has lists and huge numbers.
-    for found in (pd.to_numeric(column, 'coerce'), column.map(_BOOL)):
+    for found in (parsed(column), column.map(_BOOL)):
       if found.notna().all():
         return found.astype(np.float64)
   return column
@@ -156,9 +169,21 @@ def _holds_numbers(column: pd.Series) -> bool:
   if column.dtype != object or _is_lists(column):
     return column.dtype == object or column.dtype.kind in 'fiub'
   try:
-    return pd.to_numeric(column, 'coerce').notna().mean() > 0.5
+    return parsed(column).notna().mean() > 0.5
   except TypeError:  # The cells are objects of JSON.
     return False
+
+
+def _tell_unused(batch: tables.Batch, name: str, column: pd.Series) -> None:
+  """Warns of a column of text that is probably meant to hold numbers, such as 0,5."""
+  texts = column.map(str)
+  if parsed(texts.str.replace(',', '.')).notna().mean() >= 0.5:
+    row = int(parsed(texts).isna().argmax())
+    print(
+      f'warning: {batch.where(row)}: {name!r} is {texts[row][:40]!r} and not used as a feature;'
+      ' to use it, write numbers such as 1.5 in all rows',
+      file=sys.stderr,
+    )
 
 
 def _is_lists(column: pd.Series) -> bool:
@@ -172,7 +197,7 @@ def numbers(batch: tables.Batch, name: str) -> np.ndarray:
     if _is_lists(column):
       x = np.stack(column).astype(np.float64)
     else:
-      x = pd.to_numeric(column, 'coerce').to_numpy(np.float64)[:, None]
+      x = parsed(column).to_numpy(np.float64)[:, None]
   except (ValueError, TypeError, OverflowError) as e:
     raise errors.InputError(
       f'{batch.where(0)} or below: column {name!r} has neither numbers nor lists of numbers of'

@@ -144,6 +144,11 @@ def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
 
 def _with_sets(examples: examples_lib.Examples, path: pathlib.Path) -> examples_lib.Examples:
   """Returns examples with sets of labels if a class is several numbers, such as '1 2'."""
+  if '' in examples.class_names:
+    row = int(np.argmax(examples.labels == examples.class_names.index('')))
+    raise errors.InputError(
+      f'{path}: example {row + 1:,} has no class; fill it in, or leave out the line'
+    )
   words = [name.split() for name in examples.class_names]
   numbers = {word for found in words for word in found}
   if max(map(len, words), default=0) < 2 or not all(n.isdecimal() and len(n) < 20 for n in numbers):

@@ -192,6 +192,13 @@ def test_times_of_any_size_have_their_order(kind, times, tmp_path):
     items.read(path, ANY)
 
 
+def test_a_time_with_too_many_digits_is_refused(tmp_path):
+  rows = [f'{{"user": "u", "item": "a", "time": {time}}}' for time in (1, 10**400)]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(rows))
+  with pytest.raises(errors.InputError, match="line 2: 'time' is"):
+    items.read(tmp_path / 'a.jsonl', ANY)
+
+
 @pytest.mark.parametrize(
   ('text', 'told'),
   [

@@ -131,6 +131,14 @@ def test_lists_and_objects_of_json(tmp_path):
   assert found.users == ['0', '1', '2', '3']
   assert found.features == ['v', 'x']
   assert found.x.tolist() == [[0, 1, 0], [1, 1, 1], [2, 1, 1], [3, 1, 1]]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(f'{{"class": 1, "v": {v}}}' for v in (1, 2, 10**400)))
+  refused(tmp_path / 'a.jsonl', 'finite')
+
+
+def test_a_column_with_decimal_commas_is_told(tmp_path, capsys):
+  (tmp_path / 'a.tsv').write_text('class\tv\tx\na\t0,5\t1\nb\t1,5\t2\n')
+  assert read(tmp_path / 'a.tsv').features == ['x']
+  assert "'v' is '0,5'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,9 @@ def test_inspecting_a_split_of_somebody_else(tmp_path):
   sets.write_text('image_id,class,user_id\na,0 2,u\nb,2,u\n')
   # A class of several numbers is a set of labels.
   assert 'classes                        3\n' in make_splits.make(None, str(sets), COLUMNS, None)
+  sets.write_text('image_id,class,user_id\na,0,u\nb,,u\n')
+  with pytest.raises(errors.InputError, match='example 2'):
+    make_splits.make(None, str(sets), COLUMNS, None)
   for where, word in ((None, r'FILE\.csv:COLUMN'), (tmp_path, 'holds something else')):
     with pytest.raises(errors.InputError, match=word):
       make_splits.make(None, str(source), COLUMNS, where and str(where))
