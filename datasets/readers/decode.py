@@ -6,7 +6,7 @@ greyscale. Only the first frame or page is used.
 
 A file of a few kilobytes may announce very many pixels. Pillow refuses images of more
 than 179 million pixels before it decodes them. Decoding an image of this size takes
-1.4 GB (WebP 2.8, JPEG 2000 3.4), so large images are decoded one at a time.
+1.4 to 2.8 GB (JPEG 2000 3.4), so large images are decoded one at a time.
 """
 
 import contextlib
