@@ -123,10 +123,13 @@ def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
   batch = next(tables.batches(path, names), None)
   if batch is None:
     return []
-  columns = {name: _series(batch.columns[name]) for name in names}
-  found = [name for name in names if _holds_numbers(columns[name])]
-  for name in columns.keys() - {*found}:
-    _tell_unused(batch, name, columns[name])
+  found = []
+  for name in names:
+    column = _series(batch.columns[name])
+    if _holds_numbers(column):
+      found.append(name)
+    else:
+      _tell_unused(batch, name, column)
   if not found:
     raise errors.InputError(f'{path} has no column of numbers; give --feature_columns=NAME,NAME')
   return found

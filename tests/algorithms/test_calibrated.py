@@ -146,7 +146,7 @@ def test_sampled_negatives_estimate_the_sum_over_all_classes():
     ('posonly', {'calibration': 'restricted'}, 'lacks'),
     ('fedss', {'calibration': 'counts'}, 'calibration_absent=1'),
     ('fedlc', {'calibration_alpha': 0.5}, 'only applies with'),
-    ('fedavg', {'calibration': 'prior', 'importance_weights': 'p.csv'}, '--calibration'),
+    ('fedavg', {'calibration': 'prior', 'importance_weights': 'p.csv'}, 'different class'),
   ],
 )
 def test_what_makes_no_sense_is_refused(name, given, message):

@@ -266,7 +266,7 @@ def test_options_change_who_takes_part_weights_and_epochs():
   training = made.local_training
   assert (training.epochs, training.steps, training.batch_size) == (1, 0, 4)
   assert made.weighting == 'uniform'
-  with pytest.raises(errors.InputError, match='multiple'):
+  with pytest.raises(errors.InputError, match='not a multiple'):
     algorithm(virtual_client_size=10, batch_size=4)
 
 

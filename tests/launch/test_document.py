@@ -70,7 +70,7 @@ def test_every_result_has_a_line_and_every_failure_a_cause(tmp_path):
   assert [*shown] == [name for name, each in results if not isinstance(each, table.Diagram)]
   for name, says in shown.items():
     verdict, _, cause = says.partition('. ')
-    assert cause or verdict.startswith(('shape', 'reproduced', 'formula')), name
+    assert bool(cause) != verdict.startswith(('shape', 'reproduced', 'formula')), name
   path = tmp_path / 'page.md'
   small_table.measured(algorithm='fedmlh').write(tmp_path / 'r')
   (tmp_path / 'r' / document.CAUSES).write_text('result,cause\nfedss/none,x\n')

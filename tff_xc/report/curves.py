@@ -202,7 +202,7 @@ def compare_figure(
       if unit:
         ax.xaxis.set_major_formatter(ticker.EngFormatter(unit, sep=' '))
   seeds = frame.groupby('method')['seed'].size().tolist()
-  labels = methods_lib.titles(*(first[n].tolist() for n in ('algorithm', 'label')))
+  labels = methods_lib.titles(first['algorithm'].tolist(), first['label'].tolist())
   handles = []
   for label, style, number in zip(labels, styles, seeds, strict=True):
     if len({*seeds}) > 1:

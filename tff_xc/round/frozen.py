@@ -131,10 +131,8 @@ def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
   of_encoder = classifier.union(specs.encoder, specs.encoder_state)
   names = [name for name in of_encoder if name in algorithm.frozen]
   held = [t.name for t in algorithm.tables if is_held(algorithm, t)]
-  size = sum(
-    spec.shape.num_elements() * spec.dtype.size
-    for spec in (*(of_encoder[name] for name in names), *(specs.tables[name] for name in held))
-  )
+  kept = [of_encoder[name] for name in names] + [specs.tables[name] for name in held]
+  size = sum(spec.shape.num_elements() * spec.dtype.size for spec in kept)
   if size > _MOST_BYTES:
     raise errors.InputError(
       f'the frozen weights have {size:,} bytes; expected at most {_MOST_BYTES:,},'
