@@ -35,7 +35,7 @@ import numpy as np
 from absl import flags
 
 from launch import app, settings as settings_lib
-from tasks import experiment
+from tasks import configuration, experiment
 from tff_xc import errors, files, wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.lazy import pd, tf
@@ -93,7 +93,9 @@ def main(arguments) -> None:
   if values.run_dir:
     why = 'is that of the runs in --run_dir; leave one of both out'
     settings_lib.refuse(('task', 'algorithm'), why)
-    settings_lib.refuse(changes.keys() - {'encoder', *experiment.DATA_FILES, *_OF_SCHEDULES}, why)
+    settings_lib.refuse(
+      changes.keys() - {'encoder', *configuration.DATA_FILES, *_OF_SCHEDULES}, why
+    )
   else:
     config = _config()
   settings_lib.use_cache_dir()
@@ -120,11 +122,11 @@ def _config() -> dict[str, Any]:
   """
   task, algorithm, changes = settings_lib.given()
   rest = {n: v for n, v in changes.items() if n not in _OF_SCHEDULES}
-  applies = experiment.resolve(task, algorithm, rest)['hyperparameters']
+  applies = configuration.resolve(task, algorithm, rest)['hyperparameters']
   unused = {*algorithms.get(algorithm).names} - {*applies}
   for name in unused & {*_OF_SCHEDULES} & {*changes}:
     del changes[name]
-  return experiment.resolve(task, algorithm, changes)
+  return configuration.resolve(task, algorithm, changes)
 
 
 class Settings(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any
 from absl import flags
 
 from launch import app, settings
-from tasks import experiment
+from tasks import configuration
 from tff_xc import errors, files, wording
 from tff_xc.experiment import same_run
 from tff_xc.lazy import pd
@@ -36,8 +36,8 @@ _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
 _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
 # Settings that may name a file, and values of these settings that do not name files.
 _FILES = {
-  experiment.START_FROM,
-  *experiment.DATA_FILES,
+  configuration.START_FROM,
+  *configuration.DATA_FILES,
   'calibration_probabilities',
   'encoder_weights',
   'importance_weights',
@@ -218,7 +218,7 @@ def _changes(run: run_files.Run) -> dict:
     given = {n: v for n, v in changes.items() if n not in named}
     # Tasks on the user's own data cannot be resolved without a data_dir.
     given['data_dir'] = 'data'
-    config = experiment.resolve(run.task, run.algorithm, given)
+    config = configuration.resolve(run.task, run.algorithm, given)
     return {**run_files.flat(config), **named}
 
   unset = run.config.get(same_run.UNSET, ())  # These settings follow from the data.
@@ -227,7 +227,7 @@ def _changes(run: run_files.Run) -> dict:
     for name, value in run_files.settings_of(run).items()
     if name in settings.parameters() and name not in unset
   }
-  changes = experiment.changes_of(given, resolved)
+  changes = configuration.changes_of(given, resolved)
   # A value may follow from another change, as the default of --server_learning_rate does.
   whole = resolved(changes)
   for name in [*changes]:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from launch import app, onnx_format, settings
-from tasks import experiment, registry as tasks
+from tasks import configuration, registry as tasks
 from tff_xc import environment, errors, files, wording
 from tff_xc.data import description as description_lib
 from tff_xc.lazy import pd, tf
@@ -155,7 +155,7 @@ def _model(
         ' --format=npz for the weights alone',
       )
     return found, None
-  if experiment.is_private(config):
+  if configuration.is_private(config):
     raise errors.InputError(
       f'--calibrate puts exact statistics of the clients into the model, and {run_dir}'
       ' is a private run, whose epsilon does not cover them; leave it out'
@@ -308,7 +308,7 @@ def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict[st
   """
   config, model = found.config, found.model
   description = dataclasses.asdict(found.description)
-  if experiment.is_private(config):
+  if configuration.is_private(config):
     values = config['hyperparameters']
     for name in description_lib.OF_CLIENTS:
       del description[name]

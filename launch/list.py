@@ -17,7 +17,7 @@ import textwrap
 from collections.abc import Sequence
 
 from launch import app, benchmark as benchmark_lib
-from tasks import encoders, experiment, registry as tasks, task as task_lib
+from tasks import configuration, encoders, registry as tasks, task as task_lib
 from tasks.papers import registry as papers, table as table_lib
 from tff_xc import errors, wording
 from tff_xc.algorithms import base, registry as algorithms
@@ -93,7 +93,7 @@ def _values(size) -> str:
 
 
 def _tables(width: int) -> str:
-  directory = experiment.SETTINGS['data_dir'].default
+  directory = configuration.SETTINGS['data_dir'].default
   captions = [['table', 'what']]
   needs = [['table', 'small', 'needs']]
   for name, each in papers.KNOWN.items():

@@ -27,7 +27,7 @@ import numpy as np
 from absl import flags
 
 from launch import advice, app, plan_page, settings
-from tasks import experiment, registry as tasks, task as task_lib
+from tasks import configuration, experiment, registry as tasks, task as task_lib
 from tff_xc import errors, memory, precision, wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.lazy import pd, tf
@@ -168,7 +168,7 @@ class Planner:
 
   def _given(self, name: str) -> dict[str, Any]:
     """Returns the given flags that apply to an algorithm."""
-    names = {*experiment.SETTINGS, *tasks.OPTIONS, *algorithms.get(name).names}
+    names = {*configuration.SETTINGS, *tasks.OPTIONS, *algorithms.get(name).names}
     return {n: v for n, v in self.changes.items() if n in names}
 
   def _configs(self) -> dict[str, dict[str, Any] | str]:
@@ -186,7 +186,7 @@ class Planner:
       needs = {*algorithms.get(name).needs} & {*tasks.get(self.task).lacks}
       try:
         given = self._given(name)
-        found[name] = experiment.resolve(self.task, name, given)
+        found[name] = configuration.resolve(self.task, name, given)
       except errors.InputError as e:
         found[name] = f'it needs {min(needs)}' if needs else str(e)
     if all(isinstance(found[name], str) for name in chosen):
@@ -223,7 +223,7 @@ class Planner:
       if _largest(line) > self.most_bytes:  # Messages of half the size may fit.
         given = {**self._given(name), **_HALF}
         with contextlib.suppress(errors.InputError):
-          line |= self._sizes(name, experiment.resolve(self.task, name, given)) | _HALF
+          line |= self._sizes(name, configuration.resolve(self.task, name, given)) | _HALF
       line['why_not'] = self._why_not(name, line)
       if self.measures and name in (self.chosen or PLANNED) and not line['why_not']:
         line['seconds_per_round'] = self._seconds(name)
@@ -311,7 +311,7 @@ class Planner:
   def _seconds(self, name: str) -> float:
     """Trains three rounds; returns the median seconds, because the first round compiles."""
     given = {**self._given(name), 'rounds': 3, 'eval_every': 3}
-    config = experiment.resolve(self.task, name, given)
+    config = configuration.resolve(self.task, name, given)
     loaded = self._with_network(config)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
       summary = experiment.with_data(config, loaded, folder).run(folder)
@@ -419,7 +419,7 @@ class Planner:
       flags_ |= _HALF
     if 'negatives' in values and 'negatives' not in flags_:
       flags_['negatives'] = self._negatives(line)
-    sizes = self._sizes(name, experiment.resolve(self.task, name, flags_))
+    sizes = self._sizes(name, configuration.resolve(self.task, name, flags_))
     words = [f'--task={self.task}', f'--algorithm={name}']
     words += [f'--{flag}={value}' for flag, value in flags_.items()]
     near = advice.evidence(facts, name)

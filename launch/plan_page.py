@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 
 from launch import advice
-from tasks import experiment
+from tasks import configuration
 from tff_xc import files, precision, wording
 from tff_xc.report import pictures, text_table
 
@@ -112,9 +112,9 @@ def _of_rounds(found: Mapping, width: int) -> str:
     ' clients had participated 0.6 times, 94 % after 3 times and 96 % after 6 times'
     ' (docs/choosing.md).'
   )
-  if of['visits_of_a_client'] < experiment.FEW_VISITS:
+  if of['visits_of_a_client'] < configuration.FEW_VISITS:
     text += (
-      f' Most class rows hardly learn if clients participate fewer than {experiment.FEW_VISITS}'
+      f' Most class rows hardly learn if clients participate fewer than {configuration.FEW_VISITS}'
       ' times: raise --rounds or --clients_per_round.'
     )
   return _filled(text, width)

@@ -56,7 +56,7 @@ class Run:
   """One run of a sweep, or of a published table."""
 
   values: Mapping[str, Any]  # The settings of the grid point or of the table's row.
-  config: Mapping[str, Any]  # The configuration from `experiment.resolve`.
+  config: Mapping[str, Any]  # The configuration from `configuration.resolve`.
   folder: pathlib.Path
   name: str = ''  # The name of the grid point or row to print; '': print `values`.
 

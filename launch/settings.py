@@ -10,7 +10,7 @@ from absl import flags
 
 from datasets import cache_folder
 from launch import app
-from tasks import experiment, registry as tasks
+from tasks import configuration, registry as tasks
 from tff_xc import errors, files
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.options import hyperparameters as hp
@@ -41,7 +41,7 @@ _CHOSEN = {'task': tasks.TASKS, 'algorithm': algorithms.ALGORITHMS}
 
 def parameters() -> dict[str, hp.Hyperparameter]:
   """Returns all parameters that flags can set, by name."""
-  return {**experiment.SETTINGS, **algorithms.HYPERPARAMETERS, **tasks.OPTIONS}
+  return {**configuration.SETTINGS, **algorithms.HYPERPARAMETERS, **tasks.OPTIONS}
 
 
 def define_experiment_flags(without: Collection[str] = ()) -> None:
@@ -78,7 +78,7 @@ def _group(name: str) -> str:
     return 'runtime'
   if name in _HELD_OUT or name in tasks.OPTIONS:
     return 'data and network'
-  if name in experiment.SETTINGS:
+  if name in configuration.SETTINGS:
     return 'run'
   if name.startswith(_SERVER):
     return 'server'
@@ -112,14 +112,14 @@ def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
   """Returns the settings, by name, of a run with this task, this algorithm or both."""
   if task and algorithm:
     data = {'data_dir': 'data'} if task.data_is_named else {}
-    config = experiment.resolve(task.name, algorithm.name, data | given)
+    config = configuration.resolve(task.name, algorithm.name, data | given)
     known = run_files.flat(config)
     return {n: v for n, v in known.items() if n not in data or n in given}
   known = {}
   if task:
-    settings = {n: v for n, v in given.items() if n in experiment.SETTINGS}
+    settings = {n: v for n, v in given.items() if n in configuration.SETTINGS}
     options = {n: v for n, v in given.items() if n in tasks.OPTIONS}
-    known = experiment.defaults(task, settings) | task.checked_options(options)
+    known = configuration.defaults(task, settings) | task.checked_options(options)
   if algorithm:
     names = algorithms.HYPERPARAMETERS
     known = algorithm.resolve({n: given[n] for n in given if n in names})
@@ -173,7 +173,7 @@ def define_named_flags(**meanings: str) -> None:
 
 def named() -> dict[str, str]:
   """Returns the values of the given flags for a run's data and encoder, by name."""
-  names = ('encoder', *experiment.DATA_FILES)
+  names = ('encoder', *configuration.DATA_FILES)
   return {n: v for n, v in changes().items() if n in names}
 
 
@@ -265,4 +265,4 @@ def changes() -> dict[str, Any]:
 
 def resolve() -> dict[str, Any]:
   """Returns the content of config.json from the parsed flags of `launch.train`."""
-  return experiment.resolve(*given())
+  return configuration.resolve(*given())

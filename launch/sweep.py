@@ -20,7 +20,7 @@ from typing import Any
 from absl import flags
 
 from launch import app, compare, runs as runs_lib, settings
-from tasks import experiment, registry as tasks
+from tasks import configuration, registry as tasks
 from tff_xc import errors, wording
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import hyperparameters as hp
@@ -80,8 +80,8 @@ def plan(
       raise errors.InputError(f'--{name} is given, and has a --grid as well')
     for seed in run_seeds:
       changes = {**given, **values, 'seed': seed}
-      config = experiment.resolve(task, algorithm, changes)
-      experiment.check_private(config)
+      config = configuration.resolve(task, algorithm, changes)
+      configuration.check_private(config)
       folder = runs_lib.folder_of(output, values) / f'seed{seed}'
       found.append(runs_lib.Run(values, config, folder))
   return found

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks import encoders, experiment, registry as tasks, task as task_lib
+from tasks import configuration, encoders, experiment, registry as tasks, task as task_lib
 from tff_xc import classifier, errors, files, wording
 from tff_xc.data import client_data, description as description_lib, fingerprint
 from tff_xc.experiment import ccvr, checkpoints, client_states, same_run, storage
@@ -210,7 +210,7 @@ def _with_moved_data(
   for name in named.keys() - {'encoder'}:
     (options if name in options else others)[name] = named[name]
   try:
-    return experiment.recorded({**config, **others, 'options': options})
+    return configuration.recorded({**config, **others, 'options': options})
   except errors.InputError as e:
     raise _of_config(path, e) from e
 

@@ -1,6 +1,6 @@
-"""Configures and runs experiments: a task, an algorithm and changes of their defaults.
+"""Runs experiments: assembles a configuration's data, model and algorithm, and trains.
 
-  config = experiment.resolve('omniglot', 'fedss', {'negatives': 40})
+  config = configuration.resolve('omniglot', 'fedss', {'negatives': 40})
   summary = experiment.run(config, 'runs/mine')
 
 `assemble` and `run` import TensorFlow.
@@ -12,16 +12,15 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tasks import encoders, registry as tasks, task as task_lib
-from tff_xc import environment, errors, precision, wording
-from tff_xc.algorithms import base, registry as algorithms
+from tasks import configuration, registry as tasks, task as task_lib
+from tff_xc import errors, precision, wording
+from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run, trackers
 from tff_xc.measure import catalog, targets as targets_lib
-from tff_xc.options import calibration, hyperparameters as hp, importance
-from tff_xc.report import run_files
+from tff_xc.options import calibration, importance
 from tff_xc.runtime import registry as runtimes
 
 if TYPE_CHECKING:
@@ -37,411 +36,13 @@ _OF_TRAINING = (
   'target',
   'evaluate_clients',
 )
-# The key in config.json of the noise multiplier that is computed from --dp_epsilon.
-DP_NOISE = 'dp_noise'
-# With fewer rounds per client, most class rows stay near their initial values.
-FEW_VISITS = 3
-# The largest number of floats in a table, 8 GiB.
-_MOST_FLOATS = 2**31
-# Settings that locate a run's data. The data may have moved since.
-DATA_FILES = ('data_dir', 'split', 'test_file', 'classes')
-MORE_METRICS = 'more_metrics'
-START_FROM, START_FROM_ROWS = 'start_from', 'start_from_rows'
-SAME_NAMES = 'same_names'
-# Settings of the initial weights, which a checkpoint replaces.
-_OF_START = {'encoder_weights', START_FROM, START_FROM_ROWS}
-
-DATA_VARIABLE = 'TFF_XC_DATA'
-DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
-
-
-def _setting(name, default, text, least=0, most=hp.INT32_MAX):
-  return hp.Hyperparameter(name, default, text, least=least, most=most)
-
-
-# Settings that belong to neither the task nor the algorithm. The task gives the defaults of
-# `rounds`, `eval_every`, `target` and `best_by`.
-SETTINGS: Mapping[str, hp.Hyperparameter] = {
-  setting.name: setting
-  for setting in (
-    # NumPy's generators accept only seeds below 2³².
-    _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
-    _setting('rounds', 0, "number of rounds; default: the task's", 1),
-    _setting('eval_every', 0, "number of rounds between evaluations; default: the task's", 1),
-    _setting(
-      'checkpoint_every',
-      0,
-      'number of rounds between checkpoints. A checkpoint is also written after about five'
-      ' minutes without one. Default: eval_every',
-      least=1,
-    ),
-    _setting(
-      'client_threads',
-      0,
-      'number of clients that train at the same time; with --runtime=cluster, in each worker.'
-      ' 0: one per core',
-      most=1024,
-    ),
-    hp.Hyperparameter(
-      'runtime',
-      runtimes.DEFAULT,
-      'runtime that executes TFF computations',
-      choices=runtimes.names(),
-    ),
-    hp.Hyperparameter(
-      'device',
-      '',
-      "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
-      ' default: the GPUs that TensorFlow sees, or the CPU if there are none',
-    ),
-    hp.Hyperparameter(
-      'precision',
-      precision.FLOAT32,
-      "number format of matrix products and logits in clients' networks. bfloat16 needs a CPU"
-      ' with AMX or AVX512-BF16, or a GPU',
-      choices=precision.NAMES,
-    ),
-    _setting(
-      'worker_timeout',
-      runtimes.WORKER_TIMEOUT,
-      'with --runtime=cluster: seconds without progress after which a worker is stopped and'
-      ' other workers train its clients',
-      least=1,
-    ),
-    hp.Hyperparameter(
-      'cluster_address',
-      '',
-      "with --runtime=cluster: address IP:PORT of the head of a running Ray cluster, or 'auto'"
-      ' for the cluster on this machine. Default: $RAY_ADDRESS; without it, Ray starts on this'
-      ' machine for this run',
-    ),
-    hp.Hyperparameter(
-      'cluster_without_token',
-      False,
-      'accept a Ray cluster without a token. Such a cluster runs the programs of anybody who can'
-      ' reach it',
-    ),
-    hp.Hyperparameter(
-      'target',
-      '',
-      'scores to reach, METRIC:VALUE separated by commas, such as top1:0.7,mcc:0.5. The run'
-      " counts the rounds until it reaches each score. Default: the task's",
-    ),
-    hp.Hyperparameter(
-      'best_by',
-      '',
-      'score that chooses the best round, such as hit@10_validation. A score of test examples'
-      " makes the test scores of that round too high. Default: the task's",
-    ),
-    hp.Hyperparameter(
-      'tracker',
-      trackers.NONE,
-      'experiment tracker that also receives settings, metrics and pictures. mlflow uses'
-      ' $MLFLOW_TRACKING_URI, by default a folder of the run, and wandb uses $WANDB_MODE. A'
-      ' resumed run may use another tracker',
-      choices=trackers.NAMES,
-    ),
-    hp.Hyperparameter(
-      MORE_METRICS,
-      '',
-      "scores to measure besides the task's, separated by commas:"
-      ' top5,hit@3,recall@5,retrieval_recall@1, ...',
-    ),
-    hp.Hyperparameter(
-      START_FROM,
-      '',
-      'run directory or folder of `launch.export --format=npz` that gives the initial encoder'
-      ' and class rows; default: random weights',
-    ),
-    hp.Hyperparameter(
-      START_FROM_ROWS,
-      SAME_NAMES,
-      "class rows to take from --start_from: 'same_names', the rows of classes that have the"
-      " same name there; 'none', no rows, so all class rows start at random",
-      choices=(SAME_NAMES, 'none'),
-    ),
-    _setting(
-      'early_stopping_patience',
-      0,
-      'stop after this many evaluations without a better --best_by; 0: never stop early',
-    ),
-    hp.Hyperparameter(
-      'client_test_fraction',
-      0.0,
-      "share of each client's examples that is held out of training to score single clients."
-      ' Drawn with --data_seed, or with seed 0 if the task has no such option',
-      least=0,
-      most=0.5,
-    ),
-    hp.Hyperparameter(
-      'unseen_clients',
-      0.0,
-      'share of the clients that is held out of training, to score clients that the model has'
-      ' not seen. Drawn with --data_seed',
-      least=0,
-      most=0.9,
-    ),
-    hp.Hyperparameter(
-      'dp_epsilon',
-      0.0,
-      'with --dp: epsilon of the model after all rounds, from which --dp_noise_multiplier is'
-      ' computed. 0: --dp_noise_multiplier sets the noise',
-      least=0,
-    ),
-    _setting(
-      'evaluate_clients',
-      0,
-      'number of training clients that score the model on their own held-out examples at every'
-      ' evaluation. Drawn with --seed. 0: none',
-    ),
-    hp.Hyperparameter(
-      'data_dir',
-      os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
-      f'directory of all data sets, or your own data; default: ${DATA_VARIABLE}',
-    ),
-  )
-}
-
-
-def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-  """Returns a run's configuration with every setting, as config.json has it."""
-  found, chosen = tasks.get(task), algorithms.get(algorithm)
-  _check_needs(found, chosen)
-  given = dict(changes or {})
-  of_run = {n: v for n, v in given.items() if n in SETTINGS}
-  of_task = {n: v for n, v in given.items() if n in tasks.OPTIONS}
-  settings = _settings(of_run, found)
-  options = found.checked_options(of_task)
-  of_clients = {*task_lib.OF_CLIENTS, 'clients_per_round'} & {*given}
-  if of_clients and not chosen.has_clients:
-    raise errors.InputError(
-      f'--{min(of_clients)} does not apply to {algorithm}, which has no clients'
-    )
-  found.check(options)
-  num_classes = found.known_classes(options, settings['data_dir'])
-  values = chosen.resolve(
-    given,
-    {**found.defaults, 'clients_per_round': found.clients_per_round},
-    found.by_algorithm.get(algorithm, {}),
-    (settings, options),
-    num_classes,
-  )
-  draft = task_lib.Draft(chosen, settings, options, values, given)
-  found.fit(draft)
-  _check_sizes(draft, 0 if found.data_is_named else num_classes or 0)
-  _check_weights_of_classes(found, values, num_classes)
-  encoder = options.get('encoder', encoders.SMALL)
-  if settings['precision'] != precision.FLOAT32 and encoders.is_code(encoder):
-    raise errors.InputError(
-      f'--precision={settings["precision"]} is for the networks of `launch.list encoders`, not for'
-      f' --encoder={encoder}; leave one of them out'
-    )
-  return {
-    'task': task,
-    'algorithm': algorithm,
-    **settings,
-    same_run.UNSET: [n for n in same_run.FITTED if n in values.keys() - given],
-    'options': options,
-    'hyperparameters': values,
-    **environment.describe(),
-  }
-
-
-def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a run's configuration as `resolve` returns it, from its config.json.
-
-  Files of initial weights and of class probabilities are left out. A checkpoint has all
-  weights, and only training needs the probabilities.
-  """
-  task, algorithm = config['task'], config['algorithm']
-  taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
-  taken |= {*config.get('options', {}), *config.get('hyperparameters', {})}
-  given = {
-    name: value
-    for name, value in run_files.flat(without_importance(config)).items()
-    if name in taken - _OF_START and value is not None
-  }
-  changes = changes_of(given, lambda tried: resolve(task, algorithm, tried))
-  kept = {name: config[name] for name in [DP_NOISE] if name in config}
-  return {**resolve(task, algorithm, changes), **kept}
-
-
-def changes_of(
-  given: Mapping[str, Any], resolved: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-) -> dict[str, Any]:
-  """Returns the settings of `given` from which `resolved` restores all of `given`.
-
-  Settings with their default values are left out, because some flags exclude each other.
-  """
-  changes = {n: v for n, v in given.items() if n == 'data_dir'}
-  while True:
-    found = run_files.flat(resolved(changes))
-    more = {
-      name: value
-      for name, value in given.items()
-      if name not in changes and (name not in found or found[name] != value)
-    }
-    if not more:
-      return changes
-    changes |= more
-
-
-def _check_needs(task: task_lib.Task, algorithm: type[base.Base]) -> None:
-  missing = [need for need in algorithm.needs if need in task.lacks]
-  if missing:
-    others = [
-      name
-      for name, other in algorithms.ALGORITHMS.items()
-      if not set(other.needs) & set(task.lacks)
-    ]
-    raise errors.InputError(
-      f'--algorithm={algorithm.name} needs {missing[0]}, which --task={task.name}'
-      f' does not have; choose another task, or one of {", ".join(others)}'
-    )
-
-
-def defaults(task: task_lib.Task, given: Mapping) -> dict[str, Any]:
-  """Returns the settings of a run: those in `given`, and the task's defaults."""
-  values = {name: setting.default for name, setting in SETTINGS.items()}
-  values |= {'rounds': task.rounds, 'eval_every': task.eval_every}
-  values |= {'target': ','.join(task.targets), 'best_by': task.best_by} | given
-  every = given.get('checkpoint_every', values['eval_every'])
-  return values | {'checkpoint_every': every}
-
-
-def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
-  given = {name: SETTINGS[name].checked(value) for name, value in given.items()}
-  task.check_data_dir(given.get('data_dir'))
-  values = defaults(task, given)
-  metrics = (*task.metrics, *_more_metrics(values))
-  if values['evaluate_clients']:
-    metrics = (*metrics, *catalog.OF_CLIENTS)
-  targets_lib.parse(values['target'], metrics)
-  targets_lib.check_best(values['best_by'], values['early_stopping_patience'], metrics)
-  if START_FROM_ROWS in given and not values[START_FROM]:
-    raise errors.InputError(f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out')
-  return values
-
-
-def is_private(config: Mapping) -> bool:
-  """Whether a run has differential privacy with noise."""
-  values = config.get('hyperparameters', {})
-  has_noise = config.get('dp_epsilon') or values.get('dp_noise_multiplier')
-  return bool(has_noise) and values.get('dp', 'none') != 'none'
-
-
-def check_private(config: Mapping) -> None:
-  """Refuses settings of a private run that reveal exact facts about clients' data."""
-  if not is_private(config):
-    return
-  options, values = config['options'], config['hyperparameters']
-  for flag, is_exact, what, cure in (
-    (
-      'importance_weights=train',
-      values.get('importance_weights') == importance.OF_TRAIN,
-      'sends the exact class shares of all clients to every client',
-      'give a CSV FILE of public probabilities, or --importance_weights=uniform',
-    ),
-    (
-      'calibration=prior',
-      values['calibration'] == calibration.PRIOR and not values['calibration_probabilities'],
-      'sends the exact class shares of all clients to every client',
-      'give a CSV FILE of public --calibration_probabilities',
-    ),
-    (
-      'standardize',
-      options.get('standardize') and not options.get('feature_bounds'),
-      'puts the exact mean and deviation of all rows into the model',
-      'give public --feature_bounds=LOW:HIGH, or --standardize=false',
-    ),
-    (
-      'feature_columns',
-      'feature_columns' in options
-      and not options['feature_columns'].strip(' ,')
-      and not config['data_dir'].lower().endswith('.npz'),
-      'is missing: which columns are numeric depends on the cells of single clients',
-      'name the feature columns',
-    ),
-    (
-      'classes',
-      options.get('classes') == '',
-      'is missing: class names taken from the data reveal which classes clients have',
-      'give a FILE of public class names, one per line',
-    ),
-  ):
-    if is_exact:
-      raise errors.InputError(f'--{flag} {what}, which --dp={values["dp"]} does not cover; {cure}')
-
-
-def _more_metrics(settings: Mapping) -> list[str]:
-  """Returns the metrics of --more_metrics, which are measured besides the task's."""
-  text = settings.get(MORE_METRICS, '')
-  names = [name.strip() for name in text.split(',')] if text else []
-  for name in names:
-    if name not in catalog.SCORES:
-      meant = wording.meant(name, catalog.SCORES)
-      raise errors.InputError(
-        f'--{MORE_METRICS}: there is no score {name}{meant}; `python -m launch.list'
-        ' metrics` lists them'
-      )
-  return names
-
-
-def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
-  """Refuses tables that are too large for any machine."""
-  options, values = draft.options, draft.values
-  copies, dim = values.get('hash_tables', 1), options.get('embedding_dim', 1)
-  width = options.get('hidden_dim', dim) + 1
-  given = {**options, **values}
-  for flag, size, row in (
-    ('embedding_dim', num_classes, dim),
-    ('hashed_features', copies * given.get('hashed_features', 0), width),
-    ('hash_buckets', copies * given.get('hash_buckets', 0), width),
-  ):
-    if size * row > _MOST_FLOATS:
-      raise errors.InputError(
-        f'--{flag}={given[flag]}: a table of {size:,} rows with {row:,} numbers each has more'
-        f' than {_MOST_FLOATS:,} numbers (8 GiB); lower one of the two'
-      )
-
-
-def _check_weights_of_classes(
-  task: task_lib.Task, values: Mapping, num_classes: int | None
-) -> None:
-  """Refuses label sets and invalid files of class probabilities before the data are read."""
-  weights = values.get('importance_weights', importance.NONE)
-  probabilities = values.get('calibration_probabilities', '')
-  for flag, chosen, names in (
-    ('importance_weights', weights, importance.NAMED),
-    ('calibration_probabilities', probabilities, ('',)),
-    ('calibration', values['calibration'], calibration.KINDS),
-  ):
-    if chosen in ('', 'none') and chosen in names:
-      continue
-    if base.ONE_LABEL in task.lacks:
-      raise errors.InputError(
-        f'--{flag}={chosen} needs {base.ONE_LABEL}, which --task={task.name} does not'
-        ' have; leave it out'
-      )
-    if chosen in names:
-      continue
-    if not os.path.isfile(chosen):
-      file = 'a CSV with the columns class,probability'
-      raise errors.InputError(
-        f'--{flag}={chosen} is no file; give {", ".join([*filter(None, names), file])}'
-      )
-    # The number and the names of classes of photographs are unknown until the data are read.
-    if num_classes is not None and 'corrupt' not in task.option_values():
-      from datasets.readers import class_probabilities  # It imports NumPy.
-
-      class_probabilities.read(chosen, num_classes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
   """A configuration with its data and its algorithm."""
 
-  config: Mapping[str, Any]  # The configuration from `resolve`.
+  config: Mapping[str, Any]  # From `configuration.resolve`.
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
   metrics: tuple[str, ...]  # The metrics that the data allow, the headline first.
@@ -452,7 +53,7 @@ class Experiment:
     """Trains or resumes a run in `run_dir`; returns the summary."""
     from tff_xc.experiment import checkpoints, training
 
-    check_private(self.config)
+    configuration.check_private(self.config)
     hidden = self.algorithm.part('dp')
     needs_secret = (
       hidden and self.config['dp_epsilon'] and hidden.needs_secret and hidden.of_clients
@@ -559,10 +160,10 @@ def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Ex
       from tff_xc.experiment import checkpoints
 
       seed = checkpoints.seed_of(algorithm.part('dp'), run_dir, seed)
-    noise = config.get(DP_NOISE) or epsilon_lib.noise_multiplier(
+    noise = config.get(configuration.DP_NOISE) or epsilon_lib.noise_multiplier(
       algorithm, dataset, seed, config['rounds'], epsilon
     )
-    config = {**config, DP_NOISE: noise}
+    config = {**config, configuration.DP_NOISE: noise}
     hidden = dataclasses.replace(algorithm.part('dp'), dp_noise_multiplier=noise)
     algorithm = algorithm.with_part(hidden)
   metrics = _metrics(config, task, dataset, algorithm.model)
@@ -594,14 +195,14 @@ def _held_out(config: Mapping, dataset):
 
 def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
   """Returns the metrics to measure. Refuses requested metrics that need other data."""
-  asked = _more_metrics(config)
+  asked = configuration.more_metrics(config)
   found = task.metrics_of(dataset, model, asked)
   for name in asked:
     if name not in found or (model.label_sets and name in catalog.OF_ONE_LABEL):
       needs = ' and '.join(catalog.SCORES[name].needs)
       one = ', with one label each' if name in catalog.OF_ONE_LABEL else ''
       raise errors.InputError(
-        f'--{MORE_METRICS}={name} needs {needs}{one}, which this data or this model'
+        f'--{configuration.MORE_METRICS}={name} needs {needs}{one}, which this data or this model'
         ' does not have; leave it out'
       )
   return found
@@ -676,12 +277,13 @@ def _few_visits(config: Mapping, values: Mapping, task, partition) -> list[str]:
   is_papers = not task.data_is_named and 'num_clients' not in config['options']
   is_papers &= (rounds, each) == (task.rounds, task.clients_per_round)
   clients = int((partition.sizes > 0).sum())
-  if is_papers or not 0 < rounds * each < FEW_VISITS * clients:
+  few = configuration.FEW_VISITS * clients
+  if is_papers or not 0 < rounds * each < few:
     return []
   return [
     f'each client participates in only {rounds * each / clients:.1f} rounds on average, so most'
-    f' class rows will hardly learn: give --rounds={-(-FEW_VISITS * clients // each)} or more, or'
-    ' raise --clients_per_round; `launch.plan` compares both'
+    f' class rows will hardly learn: give --rounds={-(-few // each)} or more, or raise'
+    ' --clients_per_round; `launch.plan` compares both'
   ]
 
 
@@ -718,7 +320,7 @@ def _with_feature_rows(algorithm, dataset, options: Mapping, drawn: int):
 
 def _started(config: Mapping, algorithm, dataset):
   """Returns the configuration and the algorithm with the initial weights of --start_from."""
-  path = config[START_FROM]
+  path = config[configuration.START_FROM]
   if not path:
     return config, algorithm
   from tff_xc.experiment import start
@@ -726,7 +328,11 @@ def _started(config: Mapping, algorithm, dataset):
   source = start.read(path)
   start.check_features(dataset.preprocessing, dataset.class_names, source, path)
   model, checksum, told = start.started(
-    algorithm.model, dataset.class_names, source, path, config[START_FROM_ROWS] == SAME_NAMES
+    algorithm.model,
+    dataset.class_names,
+    source,
+    path,
+    config[configuration.START_FROM_ROWS] == configuration.SAME_NAMES,
   )
   print(told, file=sys.stderr)
   config = {**config, same_run.STARTED: checksum}
@@ -738,7 +344,9 @@ def own_values(config: Mapping, data_dir: str):
   from tff_xc.data import fingerprint
   from tff_xc.experiment import storage
 
-  found = assemble({**without_importance(config), START_FROM: ''}, data_dir)
+  found = assemble(
+    {**configuration.without_importance(config), configuration.START_FROM: ''}, data_dir
+  )
   # The watch starts before the fingerprint, so no change of the files is missed.
   watch = storage.Watch(found.dataset.train.pool.files)
   cohorts = found.algorithm.sampling.cohorts(found.dataset, config['seed'])
@@ -746,23 +354,14 @@ def own_values(config: Mapping, data_dir: str):
   return fingerprint.fingerprint(found.dataset), values_of, watch.check
 
 
-def without_importance(config: Mapping) -> dict[str, Any]:
-  """Returns a configuration without files of class probabilities, which may have moved."""
-  values = dict(config.get('hyperparameters', {}))
-  if values.get('calibration_probabilities'):
-    values = {n: v for n, v in values.items() if not n.startswith('calibration')}
-  if values.get('importance_weights', '') not in ('', *importance.NAMED):
-    values['importance_weights'] = importance.NONE
-  return {**config, 'hyperparameters': values}
-
-
 def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
   """Trains or resumes a configured run; returns the summary."""
   # Every check of the input precedes the first write.
-  check_private(config)
-  if config[START_FROM] and not os.path.isdir(config[START_FROM]):
+  configuration.check_private(config)
+  source = config[configuration.START_FROM]
+  if source and not os.path.isdir(source):
     raise errors.InputError(
-      f'--{START_FROM}={config[START_FROM]} is not a folder; name the directory of a run,'
+      f'--{configuration.START_FROM}={source} is not a folder; name the directory of a run,'
       ' or an export in npz format'
     )
   same_run.check_config(run_dir, config)

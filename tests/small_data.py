@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import doubling
 from tff_xc import classifier, heads
 from tff_xc.data import client_data, partition, pool
@@ -74,7 +74,7 @@ def trained_and_resumed(folder: pathlib.Path, algorithm: str, **given) -> dict[s
   """
   for name, rounds in (('straight', 4), ('resumed', 2), ('resumed', 4)):
     changes = {**GLYPHS, **given, 'rounds': rounds}
-    config = experiment.resolve('glyphs', algorithm, changes)
+    config = configuration.resolve('glyphs', algorithm, changes)
     experiment.assemble(config).run(str(folder / name))
   doubling.assert_same_arrays(folder / 'resumed', folder / 'straight')
   with np.load(folder / 'straight' / 'checkpoints' / 'round_4.npz') as file:

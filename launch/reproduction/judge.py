@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from launch.reproduction import lines as lines_lib
-from tasks import experiment
+from tasks import configuration
 from tasks.papers import names, table as table_lib
 from tff_xc import errors
 from tff_xc.options import participation
@@ -215,7 +215,7 @@ def drawn(task: str, algorithm: str, changes: str) -> str:
   not accept the row's settings.
   """
   try:
-    config = experiment.resolve(task, algorithm, table_lib.changes(changes))
+    config = configuration.resolve(task, algorithm, table_lib.changes(changes))
   except errors.InputError:
     return ''
   data = table_lib.without(config['options'], _OF_MODELS)

@@ -15,7 +15,7 @@ from typing import Any
 
 from launch import runs as runs_lib
 from launch.reproduction import lines as lines_lib
-from tasks import experiment, registry as tasks, task as task_lib
+from tasks import configuration, registry as tasks, task as task_lib
 from tasks.papers import encoders, names, registry, table as table_lib
 from tff_xc import errors, wording
 from tff_xc.algorithms import base, registry as algorithms
@@ -182,7 +182,7 @@ def _of_study(found: table_lib.Study, request: Request) -> list[dict[str, Any]]:
       raise errors.InputError(told)
     of = {request.task: of.get(request.task, {})}
   return [
-    experiment.resolve(task, found.algorithm, {**options, **request.given})
+    configuration.resolve(task, found.algorithm, {**options, **request.given})
     for task, options in of.items()
   ]
 
@@ -246,7 +246,7 @@ def having(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> list[tabl
 
 
 def _settings(row: table_lib.Row, changes: Mapping[str, Any]) -> dict[str, Any]:
-  return run_files.flat(experiment.resolve(row.task, row.algorithm, changes))
+  return run_files.flat(configuration.resolve(row.task, row.algorithm, changes))
 
 
 def plan_runs(
@@ -275,7 +275,7 @@ def plan_runs(
       values |= {'start_from': str(source.folder), 'start_from_rows': 'none'}
     group = []
     for seed in seeds:
-      config = experiment.resolve(row.task, row.algorithm, {**values, 'seed': seed})
+      config = configuration.resolve(row.task, row.algorithm, {**values, 'seed': seed})
       group.append(runs_lib.Run(values, config, folder / f'seed{seed}', label))
     found.append(group)
   return found
@@ -287,7 +287,7 @@ def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None
   if name not in encoders.ENCODERS:
     return None
   task, changes = encoders.ENCODERS[name]
-  config = experiment.resolve(task, 'centralized', changes)
+  config = configuration.resolve(task, 'centralized', changes)
   folder = pathlib.Path(output, 'runs', ENCODERS, name)
   return runs_lib.Run(changes, config, folder, f'encoder {name}')
 

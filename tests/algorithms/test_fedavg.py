@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import experiment
+from tasks import configuration
 from tests import registered, sameness, tiny
 from tests.algorithms import numpy_fedavg
 from tff_xc import errors
@@ -165,7 +165,7 @@ def test_the_measured_loss_is_without_penalties():
   ],
 )
 def test_the_server_is_what_the_name_says_on_every_task(task, name, given, expected):
-  values = experiment.resolve(task, name, given)['hyperparameters']
+  values = configuration.resolve(task, name, given)['hyperparameters']
   names = ('server_optimizer', 'server_learning_rate', 'server_momentum')
   assert tuple(map(values.get, names)) == expected
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import experiment
+from tasks import configuration
 from tests import sameness, tiny
 from tests.algorithms import numpy_fedavg, sklearn_turbosvm as reference, test_fedavg
 from tff_xc import errors, heads
@@ -155,9 +155,9 @@ def test_sizes_of_subsets():
     tiny.process('turbosvm', model=tiny.model(1))
   assert size(0.5, None) is None
   with pytest.raises(errors.InputError, match=r'--svm_classes=2\.5'):
-    experiment.resolve('femnist', 'turbosvm', {'svm_classes': 2.5})
+    configuration.resolve('femnist', 'turbosvm', {'svm_classes': 2.5})
   with pytest.raises(errors.InputError, match='from 2 to 62'):
-    experiment.resolve('femnist', 'turbosvm', {'svm_classes': 63})
+    configuration.resolve('femnist', 'turbosvm', {'svm_classes': 63})
 
 
 def test_schedules():

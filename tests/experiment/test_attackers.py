@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import doubling, small_data
 from tff_xc import errors
 from tff_xc.options import attack as attack_lib
@@ -79,7 +79,7 @@ def run(folder, rounds, algorithm='fedss', **given):
   given = {**small_data.GLYPHS, 'rounds': rounds, **given}
   if algorithm == 'fedss':
     given['negatives'] = 3
-  made = experiment.assemble(experiment.resolve('glyphs', algorithm, given))
+  made = experiment.assemble(configuration.resolve('glyphs', algorithm, given))
   made.run(str(folder))
   return made, run_files.read_run(folder).metrics.drop(columns='seconds')
 
@@ -119,4 +119,4 @@ def test_a_run_counts_attackers_and_resumes(in_process, built_once, tmp_path, gi
 )
 def test_what_does_not_go_together(algorithm, given, word):
   with pytest.raises(errors.InputError, match=word):
-    experiment.resolve('glyphs', algorithm, given)
+    configuration.resolve('glyphs', algorithm, given)

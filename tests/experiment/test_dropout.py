@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import doubling, small_data
 from tff_xc.report import run_files
 from tff_xc.round import cohort
@@ -88,7 +88,7 @@ def run(folder, algorithm, rounds, **given):
   given = {**small_data.GLYPHS, 'rounds': rounds, **given}
   if algorithm == 'fedss':
     given['negatives'] = 3
-  made = experiment.assemble(experiment.resolve('glyphs', algorithm, given))
+  made = experiment.assemble(configuration.resolve('glyphs', algorithm, given))
   summary = made.run(str(folder))
   table = run_files.read_run(folder).metrics
   return made, summary, table.drop(columns='seconds')

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from launch import export, trained
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import small_data, tiny
 from tff_xc import errors
 from tff_xc.experiment import checkpoints
@@ -73,7 +73,7 @@ def test_a_round_to_which_nobody_comes(data):
 
 
 def run(path, rounds=4, **changes):
-  config = experiment.resolve(
+  config = configuration.resolve(
     'glyphs', 'fedss', {**SMALL, **{'negatives': 4, 'rounds': rounds, 'eval_every': 2, **changes}}
   )
   made = experiment.assemble(config)
@@ -113,7 +113,7 @@ def test_the_noise_of_an_epsilon(in_process, tmp_path):
   assert summary['epsilon'] == last
   # Later commands take the noise of the run.
   config = run_files.read_config(tmp_path / 'run' / 'config.json')
-  again = experiment.assemble(experiment.recorded(config))
+  again = experiment.assemble(configuration.recorded(config))
   assert again.algorithm.part('dp') == made.algorithm.part('dp')
   run(tmp_path / 'run', **given)
   with pytest.raises(errors.InputError, match='more noise'):
@@ -204,7 +204,7 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
 )
 def test_what_does_not_go_together(algorithm, changes, told):
   with pytest.raises(errors.InputError, match=told):
-    experiment.resolve('glyphs', algorithm, changes)
+    configuration.resolve('glyphs', algorithm, changes)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_what_does_not_go_together(algorithm, changes, told):
   [{'dp': 'central', 'calibration': 'prior'}, {'dp': 'local', 'importance_weights': 'train'}],
 )
 def test_exact_class_shares_are_refused(changes, tmp_path):
-  config = experiment.resolve('glyphs', 'fedavg', changes)
+  config = configuration.resolve('glyphs', 'fedavg', changes)
   with pytest.raises(errors.InputError, match='FILE'):
     experiment.run(config, tmp_path)
-  experiment.check_private(
-    experiment.resolve('glyphs', 'fedavg', {**changes, 'dp_noise_multiplier': 0.0})
+  configuration.check_private(
+    configuration.resolve('glyphs', 'fedavg', {**changes, 'dp_noise_multiplier': 0.0})
   )
 
 
@@ -238,7 +238,9 @@ def test_a_private_run_with_probabilities_of_a_file_is_evaluated(in_process, tmp
   file.write_text('\n'.join(['class,probability', *lines]))
   given = {'dp': 'central', 'calibration': 'prior', 'calibration_tau': 0.5}
   given['calibration_probabilities'] = str(file)
-  config = experiment.resolve('glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given})
+  config = configuration.resolve(
+    'glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given}
+  )
   experiment.run(config, tmp_path / 'run')
   found = trained.restore(str(tmp_path / 'run'))
   assert found.rounds == 2
@@ -251,12 +253,12 @@ def test_without_noise_there_need_be_no_norm():
   """Infinity is a number that config.json can hold."""
   given = {'dp': 'central', 'dp_noise_multiplier': 0.0, 'dp_clip': math.inf}
   for more in ({}, {'dp_rows': 'chosen'}):
-    config = experiment.resolve('glyphs', 'fedss', {**given, **more})
+    config = configuration.resolve('glyphs', 'fedss', {**given, **more})
     written = json.loads(json.dumps(config, allow_nan=False))
-    again = experiment.recorded(written)
+    again = configuration.recorded(written)
     found = again['hyperparameters']
     assert found == config['hyperparameters']
     assert np.float32(found['dp_clip']) == np.finfo(np.float32).max
   for more in ({'dp': 'distributed'}, {'dp_clip_quantile': 0.5}):
     with pytest.raises(errors.InputError, match='finite norm'):
-      experiment.resolve('glyphs', 'fedavg', {**given, **more})
+      configuration.resolve('glyphs', 'fedavg', {**given, **more})

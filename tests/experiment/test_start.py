@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from launch import export
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import small_data
 from tff_xc import errors, heads
 from tff_xc.experiment import checkpoints, same_run, start
@@ -19,7 +19,7 @@ SOURCE = {'client_learning_rate': 0.3, 'server_optimizer': 'sgd', 'server_learni
 
 def run(path, algorithm='fedavg', rounds=1, **changes):
   given = {**small_data.GLYPHS, 'rounds': rounds, 'eval_every': 1, **changes}
-  config = experiment.resolve('glyphs', algorithm, given)
+  config = configuration.resolve('glyphs', algorithm, given)
   experiment.run(config, str(path))
   return pd.read_csv(path / 'metrics.csv')
 
@@ -29,7 +29,7 @@ def source(tmp_path_factory):
   """A run of three rounds, after which scores differ from those of fresh weights."""
   path = tmp_path_factory.mktemp('source') / 'run'
   path.parent.mkdir(exist_ok=True)
-  experiment.install_runtime(experiment.resolve('glyphs', 'fedavg'))
+  experiment.install_runtime(configuration.resolve('glyphs', 'fedavg'))
   return path, run(path, rounds=3, **SOURCE)
 
 
@@ -170,7 +170,7 @@ def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):
   path.mkdir()
 
   def of(source):
-    return experiment.resolve('glyphs', 'fedss', {'start_from': source and str(source)})
+    return configuration.resolve('glyphs', 'fedss', {'start_from': source and str(source)})
 
   for began, goes_on in ((first, second), (first, ''), ('', first)):
     (path / 'config.json').write_text(json.dumps(of(began)))
@@ -184,10 +184,10 @@ def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):
 
 def test_rows_without_a_source_are_refused():
   with pytest.raises(errors.InputError, match='goes with'):
-    experiment.resolve('glyphs', 'fedss', {'start_from_rows': 'none'})
+    configuration.resolve('glyphs', 'fedss', {'start_from_rows': 'none'})
 
 
 def test_a_start_that_is_not_there_is_refused_first(tmp_path):
-  config = experiment.resolve('glyphs', 'fedss', {'start_from': 'nowhere'})
+  config = configuration.resolve('glyphs', 'fedss', {'start_from': 'nowhere'})
   with pytest.raises(errors.InputError, match='not a folder'):
     experiment.run(config, tmp_path / 'run')

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from launch import audit
-from tasks import experiment
+from tasks import configuration, experiment
 from tests.launch import light, test_evaluate
 from tff_xc import errors
 
@@ -76,7 +76,7 @@ def test_requests_that_two_runs_share_count_once(here):
 def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   sizes = {'num_classes': 40, 'num_features': 64, 'hidden_dim': 4}
   words = {'feature_dim': 4, 'classes_per_client': 2, 'examples_per_round': 2}
-  config = experiment.resolve('sparse-words', 'posonly', sizes | words)
+  config = configuration.resolve('sparse-words', 'posonly', sizes | words)
   found = audit.run([], config, {}, None, SETTINGS)['requests']
   of_words = found[found['schedule'].str.startswith('rows of')]
   assert len(of_words) == SETTINGS.requests
@@ -85,7 +85,7 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   assert (found[found['schedule'] == 'own only']['posterior'] == 1).all()
   tables = {'hash_tables': 3, 'hash_buckets': 12}
   tables |= {'num_clients': 5}
-  config = experiment.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
+  config = configuration.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
   [line] = audit.run([], config, {}, None, SETTINGS)['requests'].to_dict('records')
   assert line['schedule'] == 'own buckets, 3 tables'
   assert 0.5 < line['auc'] <= 1
@@ -96,11 +96,11 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
 def test_items_are_told_as_features_and_as_labels(here):
   """A request has both in one table, and a sequence's items are all of a user's."""
   sizes = {'num_classes': 40, 'num_clients': 6, 'embedding_dim': 4}
-  config = experiment.resolve('items-demo', 'posonly', sizes)
+  config = configuration.resolve('items-demo', 'posonly', sizes)
   found = audit.run([], config, {}, None, SETTINGS)
   [line] = found['audit'].to_dict('records')
   assert line['posterior_first'] == line['auc_first'] == 1
-  config = experiment.resolve('items-demo', 'fedss', {**sizes, 'negatives': 5})
+  config = configuration.resolve('items-demo', 'fedss', {**sizes, 'negatives': 5})
   found = audit.run([], config, {}, 'o', SETTINGS._replace(clients=6))
   train = experiment.assemble(config).dataset.train
   own = []
@@ -116,17 +116,17 @@ def test_items_are_told_as_features_and_as_labels(here):
 
 @pytest.mark.slow
 def test_exact_requests_and_all_rows(here):
-  config = experiment.resolve('glyphs', 'posonly', _SIZES)
+  config = configuration.resolve('glyphs', 'posonly', _SIZES)
   found = audit.run([], config, {}, None, SETTINGS)['audit']
   [line] = found.to_dict('records')
   assert line['posterior_first'] == line['auc_first'] == 1
   assert line['requests_until_90'] == 1
-  config = experiment.resolve('glyphs', 'fedavg', _SIZES)
+  config = configuration.resolve('glyphs', 'fedavg', _SIZES)
   assert audit.run([], config, {}, None, SETTINGS)['audit'].empty
 
 
 def test_what_cannot_be_audited_is_refused(here):
-  config = experiment.resolve('glyphs', 'centralized', {'num_classes': 10})
+  config = configuration.resolve('glyphs', 'centralized', {'num_classes': 10})
   with pytest.raises(errors.InputError, match='clients'):
     audit.run([], config, {}, None, SETTINGS)
   for line, word in (

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from launch import compare
-from tasks import experiment
+from tasks import configuration
 from tests import processes
 from tests.launch import light
 from tests.report import fake_runs
@@ -131,7 +131,7 @@ def test_baselines_without_training_stand_below_the_table(tmp_path):
 def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
   for place, (algorithm, changes) in enumerate(made):
     given = {'data_dir': 'gone', 'classes': 'gone', **changes, 'split': ''}
-    config = experiment.resolve('images', algorithm, given)
+    config = configuration.resolve('images', algorithm, given)
     config['options']['split'] = changes.get('split', '')
     fake_runs.write_run(tmp_path / f'{place}', rounds=config['rounds'], settings=config)
   assert compare.collect([tmp_path])['label'].tolist() == expected

@@ -14,7 +14,7 @@ import pytest
 import tensorflow_federated as tff
 
 from launch import evaluate, export, trained
-from tasks import experiment
+from tasks import configuration, experiment
 from tests.datasets.leaf import on_disk as leaf_on_disk
 from tests.launch import light, own_examples
 from tff_xc import errors, files
@@ -70,7 +70,7 @@ def rounds(here):
 
 def untrained(path, task, algorithm='fedavg', **changes):
   """Writes a run whose checkpoint of round 1 is the initial state."""
-  config = experiment.resolve(task, algorithm, {'rounds': 1, **changes})
+  config = configuration.resolve(task, algorithm, {'rounds': 1, **changes})
   made = experiment.assemble(config)
   with without_rounds():
     process = process_lib.build_process(made.algorithm, config['seed'])

@@ -15,7 +15,7 @@ from PIL import Image
 from datasets.procedural import words
 from datasets.readers import decode
 from launch import export, prediction, trained
-from tasks import experiment
+from tasks import configuration, experiment
 from tests.launch import light, test_evaluate
 from tff_xc import errors, predictor
 from tff_xc.data import sparse
@@ -149,7 +149,7 @@ def test_int8_hardly_changes_what_is_recognised(here, rounds):
   changes = {**test_evaluate._GLYPHS, 'examples_per_client': 200, 'rounds': 40}
   changes |= {'embedding_dim': 32, 'classes_per_client': 10}
   changes |= {'eval_every': 40, 'clients_per_round': 4}
-  config = experiment.resolve('glyphs', 'fedavg', changes)
+  config = configuration.resolve('glyphs', 'fedavg', changes)
   experiment.assemble(config).run('run')
   test = trained.restore('run').dataset.test
   x, top1, sizes = test.read(np.arange(len(test))), {}, {}

@@ -8,7 +8,7 @@ import pytest
 
 from datasets.procedural import features
 from launch import advice, plan, plan_page
-from tasks import experiment, registry as tasks
+from tasks import configuration, experiment, registry as tasks
 from tests.launch import light, own_examples
 from tff_xc import errors
 from tff_xc.algorithms import registry
@@ -64,7 +64,7 @@ DATA = {'images': _images, 'table': _table, 'sparse-text': _text, 'items-demo': 
 def test_bytes_are_those_of_a_round_of_all_clients(task, name, tmp_path, in_process, monkeypatch):
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
   given = {**DATA[task](tmp_path), 'embedding_dim': 4, 'rounds': 1}
-  names = {*registry.get(name).names, *experiment.SETTINGS, *tasks.OPTIONS}
+  names = {*registry.get(name).names, *configuration.SETTINGS, *tasks.OPTIONS}
   if name == 'fedvc':  # Its round is of all clients, once each.
     given |= {'batch_size': 2, 'virtual_client_size': 2}
   if task == 'sparse-text' and not registry.get(name).has_clients:
@@ -73,7 +73,7 @@ def test_bytes_are_those_of_a_round_of_all_clients(task, name, tmp_path, in_proc
   monkeypatch.setattr(plan, 'PLANNED', [*{**USED, name: None}])
   found = planned(given, task)
   [line] = [a for a in found['algorithms'] if a['algorithm'] == name]
-  config = experiment.resolve(task, name, given)
+  config = configuration.resolve(task, name, given)
   experiment.run(config, str(tmp_path / 'run'))
   row = pd.read_csv(tmp_path / 'run' / 'metrics.csv').iloc[-1]
   every = found['rounds']['clients_per_round'] == found['data']['clients']
@@ -194,9 +194,9 @@ def test_a_command_is_what_training_takes(few):
     words = [word[2:].partition('=') for word in start['command'].split()[3:]]
     given = {name: value for name, _, value in words}
     task, name = given.pop('task'), given.pop('algorithm')
-    known = {**experiment.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
+    known = {**configuration.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
     typed = {n: type(known[n].default)(v) for n, v in given.items()}
-    assert experiment.resolve(task, name, typed)['rounds'] == start['rounds']
+    assert configuration.resolve(task, name, typed)['rounds'] == start['rounds']
 
 
 def test_one_class_a_client_leaves_no_loss(few):

@@ -12,7 +12,7 @@ import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
 from launch import export
-from tasks import experiment
+from tasks import configuration, experiment
 from tests.launch import test_evaluate
 from tff_xc import errors
 
@@ -41,7 +41,7 @@ def here(tmp_path, monkeypatch):
 
 def config_of(data, **changes):
   given = {'data_dir': data, 'rounds': 2, 'eval_every': 1, **COLUMNS, **SMALL}
-  return experiment.resolve('table', 'fedavg', {**given, **changes})
+  return configuration.resolve('table', 'fedavg', {**given, **changes})
 
 
 def constants(folder):
@@ -107,7 +107,7 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
 )
 def test_what_would_tell_of_clients_is_refused(here, changes, told):
   with pytest.raises(errors.InputError, match=told):
-    experiment.check_private(config_of('with.csv', **changes))
+    configuration.check_private(config_of('with.csv', **changes))
 
 
 def test_the_card_of_a_private_run_has_no_exact_facts(here, monkeypatch):

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from launch import evaluate, export, trained
-from tasks import experiment
+from tasks import configuration, experiment
 from tests.launch import own_examples, test_evaluate
 from tff_xc import errors
 from tff_xc.experiment import checkpoints
@@ -47,7 +47,7 @@ def equal(a, b):
 def test_the_weights_are_those_that_are_evaluated(here, rounds):
   """Also of class rows that wait for momentum updates, as FedSS's do."""
   changes = {'server_optimizer': 'sgd', 'server_momentum': 0.9, 'rounds': 4}
-  config = experiment.resolve('glyphs', 'fedss', {**_GLYPHS, **changes})
+  config = configuration.resolve('glyphs', 'fedss', {**_GLYPHS, **changes})
   experiment.assemble({**config, 'checkpoint_every': 1}).run('run')
   found = trained.load('run')
   assert (found.rounds, found.model.num_classes) == (4, 10)
@@ -140,7 +140,7 @@ def test_no_data_are_needed(here, rounds):
   own_examples.items(here)
   columns = {'label_column': 'item', 'user_column': 'user'}
   given = {'data_dir': 'items.csv', 'hidden_dim': 4, 'embedding_dim': 4}
-  config = experiment.resolve('table', 'fedavg', {**given, **columns, 'rounds': 1})
+  config = configuration.resolve('table', 'fedavg', {**given, **columns, 'rounds': 1})
   made = experiment.assemble(config)
   made.run('run')
   (here / 'items.csv').unlink()

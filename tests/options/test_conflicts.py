@@ -2,12 +2,12 @@
 
 import pytest
 
-from tasks import experiment, registry as tasks
+from tasks import configuration, registry as tasks
 from tff_xc import errors
 from tff_xc.algorithms import registry, scaffold
 from tff_xc.options import conflicts
 
-KNOWN = {**experiment.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
+KNOWN = {**configuration.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
 
 
 def value_of(name, sign, values):
@@ -41,7 +41,7 @@ def given_by(side):
 
 def names_of(task, algorithm):
   options = {option.name for option in tasks.get(task).options}
-  return {*experiment.SETTINGS, *options, *registry.get(algorithm).names}
+  return {*configuration.SETTINGS, *options, *registry.get(algorithm).names}
 
 
 def resolve(given):
@@ -50,7 +50,7 @@ def resolve(given):
   for algorithm in [given.get('algorithm', 'fedavg'), 'fedss', 'negonly', 'fedaws']:
     for task in ('features', 'sparse-words'):
       if names <= names_of(task, algorithm):
-        return experiment.resolve(task, algorithm, {name: given[name] for name in names})
+        return configuration.resolve(task, algorithm, {name: given[name] for name in names})
   raise AssertionError(f'no algorithm takes {sorted(names)}')
 
 
@@ -88,13 +88,13 @@ def test_two_settings_are_refused_together_and_not_alone(row):
   ],
 )
 def test_a_default_yields(task, algorithm, given, name, expected):
-  config = experiment.resolve(task, algorithm, given)
+  config = configuration.resolve(task, algorithm, given)
   assert {**config['options'], **config['hyperparameters']}.get(name) == expected
   if expected:
     other = {'uniform': 'examples', 'all': 'round', 'examples': 'uniform'}[expected]
     if given:
       with pytest.raises(errors.InputError, match=name):
-        experiment.resolve(task, algorithm, {**given, name: other})
+        configuration.resolve(task, algorithm, {**given, name: other})
 
 
 def test_an_algorithm_of_ones_own_excludes_what_its_base_does():

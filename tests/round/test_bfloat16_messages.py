@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tasks import experiment
+from tasks import configuration
 from tests import registered, tiny
 from tests.algorithms import numpy_fedss, test_fedss
 from tff_xc import errors
@@ -217,10 +217,10 @@ def test_the_saving_is_of_full_softmax_in_float32():
 
 def test_what_it_does_not_go_with_is_refused():
   with pytest.raises(errors.InputError, match='message_precision'):
-    experiment.resolve('glyphs', 'centralized', ROUNDED)
+    configuration.resolve('glyphs', 'centralized', ROUNDED)
   with pytest.raises(errors.InputError, match='float32, bfloat16'):
-    experiment.resolve('glyphs', 'fedavg', {'message_precision': 'float16'})
-  experiment.resolve('glyphs', 'fedavg', {**ROUNDED, 'robust_aggregation': 'median'})
+    configuration.resolve('glyphs', 'fedavg', {'message_precision': 'float16'})
+  configuration.resolve('glyphs', 'fedavg', {**ROUNDED, 'robust_aggregation': 'median'})
   hidden = tiny.hidden(1.0, 1.0, 4.0)
   made = registered.algorithm('fedss', **ROUNDED)
   with pytest.raises(errors.InputError, match='message_precision'):

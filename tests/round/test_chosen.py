@@ -10,7 +10,7 @@ import tensorflow as tf
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import stats
 
-from tasks import experiment
+from tasks import configuration
 from tests import registered, tiny, tiny_sparse
 from tests.round import test_privacy
 from tff_xc import errors
@@ -302,6 +302,6 @@ def test_what_has_nothing_to_choose_is_refused():
     ('fedss', {'dp': 'central', 'dp_rows_clip': 2.0}, 'chosen'),
   ):
     with pytest.raises(errors.InputError, match=told):
-      experiment.resolve('glyphs', algorithm, changes)
+      configuration.resolve('glyphs', algorithm, changes)
   with pytest.raises(ValueError, match='server'):
     tiny.hidden(1.0, 1.0, 1.0, 0.5, kind='local')

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from scipy import linalg
 
-from tasks import experiment
+from tasks import configuration
 from tests import tiny
 from tff_xc import errors
 from tff_xc.algorithms import registry
@@ -230,7 +230,7 @@ class Largest(merge.SumRows):
 def test_it_does_not_go_with_differential_privacy():
   given = {'compression': 'quantize'}
   with pytest.raises(errors.InputError, match='compression=none'):
-    experiment.resolve('glyphs', 'fedss', {'compression_bits': 4})
+    configuration.resolve('glyphs', 'fedss', {'compression_bits': 4})
   used = made('fedss', **given)
   hidden = tiny.hidden(1.0, 1.0, 4.0)
   with pytest.raises(errors.InputError, match='compression'):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import small_data, tiny
 from tests.measure import test_privacy_loss
 from tests.round import test_secure
@@ -204,7 +204,7 @@ def test_with_much_noise_it_is_gaussian():
 
 @pytest.mark.slow
 def test_a_run_has_its_epsilon(in_process, tmp_path):
-  config = experiment.resolve(
+  config = configuration.resolve(
     'glyphs',
     'fullsoftmax',
     {

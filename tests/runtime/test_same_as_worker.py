@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import registered, tiny, tiny_sparse
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.round import process as process_lib
@@ -134,7 +134,7 @@ def test_feature_tables_by_rows(contexts, name, max_features):
 def test_items_that_have_one_row(contexts, is_sequence):
   how = {'encoder': 'sequence'} if is_sequence else {'hidden_dim': 8}
   how |= {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}
-  config = experiment.resolve('items-demo', 'fedss', {'negatives': 5, **how})
+  config = configuration.resolve('items-demo', 'fedss', {'negatives': 5, **how})
   made = experiment.assemble(config)
   cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
   process = process_lib.build_process(made.algorithm, 0)

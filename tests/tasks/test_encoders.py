@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from tasks import encoders, experiment
+from tasks import configuration, encoders, experiment
 from tff_xc import errors
 from tff_xc.report import run_files
 
@@ -35,7 +35,7 @@ def own(tmp_path, monkeypatch):
 
 def resolve(whole=False, **changes):
   changes = {'data_dir': 'mine', **changes}
-  config = experiment.resolve('images', 'fedss', changes)
+  config = configuration.resolve('images', 'fedss', changes)
   return config if whole else config['options']
 
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from launch import evaluate, export, prediction
-from tasks import experiment
+from tasks import configuration, experiment
 from tff_xc.data import sparse
 from tff_xc.round import process
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures('in_process')
 
 def run(path, algorithm='fedss', **changes):
   """Trains; returns the summary and metrics.csv without times."""
-  config = experiment.resolve('items-demo', algorithm, {**TINY, **changes})
+  config = configuration.resolve('items-demo', algorithm, {**TINY, **changes})
   summary = experiment.assemble(config, run_dir=str(path)).run(str(path))
   metrics = pd.read_csv(path / 'metrics.csv')
   return summary, metrics.drop(columns='seconds')
@@ -67,7 +67,7 @@ def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path, capsys
   table = str(tmp_path / 'mine.csv')
   frame.to_csv(table, index=False)
   how = {'data_dir': table, 'negatives': 3, 'rounds': 3, 'eval_every': 1}
-  config = experiment.resolve('items', 'fedss', {**how, 'embedding_dim': 4})
+  config = configuration.resolve('items', 'fedss', {**how, 'embedding_dim': 4})
   experiment.assemble(config, run_dir=str(path)).run(str(path))
   metrics = pd.read_csv(path / 'metrics.csv')
   metrics['ndcg@10_validation'] = np.where(metrics['round'] == 2, 0.9, 0.1)
@@ -107,7 +107,7 @@ def test_algorithms_train_items_that_have_one_row(tmp_path, algorithm, changes, 
   taken = {**TINY, **changes, **network}
   if algorithm == 'centralized':
     del taken['clients_per_round']
-  config = experiment.resolve('items-demo', algorithm, taken)
+  config = configuration.resolve('items-demo', algorithm, taken)
   path = tmp_path / 'run'
   experiment.assemble(config, run_dir=str(path)).run(str(path))
   metrics = pd.read_csv(path / 'metrics.csv')
@@ -119,7 +119,7 @@ def test_algorithms_train_items_that_have_one_row(tmp_path, algorithm, changes, 
 def test_a_step_on_a_history_is_the_mean_over_its_items():
   """With all other items as negatives, the loss is that of the softmax over all."""
   how = {**SEQUENCE, 'dropout': 0.0, 'negatives': 39, 'rounds': 1, 'local_epochs': 1}
-  config = experiment.resolve('items-demo', 'fedss', {**TINY, **how})
+  config = configuration.resolve('items-demo', 'fedss', {**TINY, **how})
   made = experiment.assemble(config)
   built = process.build_process(made.algorithm, 0)
   state = built.initialize()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from datasets import cache_folder
-from tasks import experiment, leaf, registry, task as found
+from tasks import configuration, experiment, leaf, registry, task as found
 from tests.datasets.leaf import (
   on_disk,
   test_celeba as celeba,
@@ -55,7 +55,7 @@ def test_settings_are_those_of_turbosvm_fl(name):
     ('fedaws_softmax', {'logits_learning_rate': logits}),
     ('turbosvm', {'logits_learning_rate': logits}),
   ):
-    config = experiment.resolve(name, algorithm)
+    config = configuration.resolve(name, algorithm)
     assert config['rounds'] == 201
     assert config['eval_every'] == (5 if 'shakespeare' in name else 1)
     options = config['options']
@@ -120,6 +120,6 @@ def test_no_more_is_read_than_the_names(tmp_path):
 def test_two_rounds_of_five_real_writers(tmp_path, data_dir, in_process):
   given = {'min_examples': 1, 'clients_per_round': 3, 'rounds': 2}
   given |= {'embedding_dim': 16, 'data_dir': str(data_dir)}
-  config = experiment.resolve('femnist', 'fullsoftmax', given)
+  config = configuration.resolve('femnist', 'fullsoftmax', given)
   summary = experiment.assemble(config).run(str(tmp_path / 'run'))
   assert np.isfinite(summary['final']['top1'])

@@ -9,7 +9,7 @@ import scipy.sparse
 from datasets.readers import tables
 from datasets.splits import making, rules
 from launch import advice, plan as plan_lib
-from tasks import experiment, registry
+from tasks import configuration, experiment, registry
 from tests.launch import own_examples
 from tff_xc import errors, files, memory
 from tff_xc.experiment import same_run
@@ -102,7 +102,7 @@ def write_text(path, header='4 9 3'):
 
 def text_run(path, **changes):
   changes = {'data_dir': path, 'split': 'iid:3', **changes}
-  return experiment.resolve('sparse-text', 'fedavg', changes)
+  return configuration.resolve('sparse-text', 'fedavg', changes)
 
 
 @pytest.mark.parametrize('task', ['sparse-text', 'sparse-text-sets'])
@@ -158,7 +158,7 @@ def test_a_default_number_of_clients_fits(tmp_path):
 def test_a_default_number_of_virtual_clients_fits(replace, expected, tmp_path):
   given = {'data_dir': write_text(tmp_path / 'a.txt'), 'split': 'iid:3'}
   given['virtual_client_replace'] = replace
-  found = experiment.assemble(experiment.resolve('sparse-text', 'fedvc', given))
+  found = experiment.assemble(configuration.resolve('sparse-text', 'fedvc', given))
   assert found.algorithm.sampling.clients_per_round == expected
   found.algorithm.sampling.cohorts(found.dataset, 0)
 
@@ -168,7 +168,7 @@ def test_a_default_number_of_negatives_fits(tmp_path):
   path.write_text('class,user_id,a\n' + 'cat,u,1\ndog,v,2\nfox,u,3\n')
 
   def resolve(**given):
-    return experiment.resolve('table', 'fedss', {'data_dir': str(path), **given})
+    return configuration.resolve('table', 'fedss', {'data_dir': str(path), **given})
 
   found = experiment.assemble(resolve())
   assert found.config['hyperparameters']['negatives'] == 2
@@ -194,7 +194,7 @@ def test_training_tells_what_is_odd(tmp_path):
     ({'data_dir': path, 'test_column': 'part'}, r'1 class of the test.*fox\\x1b'),
     ({'data_dir': arrays}, 'labels up to 999, of which only 2 occur'),
   ):
-    config = experiment.resolve('table', 'fedavg', given)
+    config = configuration.resolve('table', 'fedavg', given)
     told = experiment.assemble(config).warnings[0]
     assert re.search(word, told)
 
@@ -236,7 +236,7 @@ def test_clients_have_test_examples_that_are_held_out(
     columns = tables.Columns()
     making.write('made', making.make(request, data_dir, columns))
   given = {'test_fraction': 0.25, **given}
-  config = experiment.resolve(name, 'fedavg', {**given, 'data_dir': data_dir})
+  config = configuration.resolve(name, 'fedavg', {**given, 'data_dir': data_dir})
   plain = registry.get(name).load(data_dir, config['options']).dataset
   found = experiment.assemble(config).dataset
   train, held_out = found.train.partition, found.held_out

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from tasks import experiment, registry as tasks
+from tasks import configuration, registry as tasks
 from tasks.papers import fedmlh, names, registry, table
 from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
@@ -18,7 +18,7 @@ def test_every_row_is_an_experiment_of_this_package(found):
   for row in found.rows:
     task = tasks.get(row.task)
     taken = algorithms.get(row.algorithm).names
-    known = {*taken, *task.option_values(), *experiment.SETTINGS}
+    known = {*taken, *task.option_values(), *configuration.SETTINGS}
     assert set(row.changes) <= known
     scores = {names.parse(name).metric for name in row.published} & {*catalog.SCORES}
     assert scores <= {*task.metrics}
@@ -260,7 +260,7 @@ def test_fedmlhs_sizes_follow_from_its_networks(name):
 def test_fedmlhs_tables_are_the_tasks():
   rows = formula('fedmlh/table2')
   for row, found in zip(rows, fedmlh.CONFIGURATIONS, strict=True):
-    values = experiment.resolve(found.task, 'fedmlh', {})['hyperparameters']
+    values = configuration.resolve(found.task, 'fedmlh', {})['hyperparameters']
     here = values['hash_tables'], values['hash_buckets']
     assert here == (found.tables, found.buckets)
     assert row['here'] == row['R × B'] == f'{here[0]} × {here[1]}'
@@ -284,7 +284,7 @@ def test_turbosvms_rates_and_networks():
   for row in formula('turbosvm-fl/table8'):
     task, what = row['rate of'].lower().split(', ', 1)[0], row['rate of']
     algorithm, name = algorithms_[what.split(', ', 1)[1]]
-    values = experiment.resolve(task, algorithm, {})['hyperparameters']
+    values = configuration.resolve(task, algorithm, {})['hyperparameters']
     assert values[name] == float(row['default here'])
     is_equal = float(row['published']) == values[name]
     assert row['equal'] == ('yes' if is_equal else 'no')

@@ -7,7 +7,7 @@ import pytest
 
 from datasets.splits import rules
 from launch import make_splits, plan
-from tasks import experiment, photographs, registry
+from tasks import configuration, experiment, photographs, registry
 from tests.datasets import images_on_disk, sop_on_disk as sop
 from tff_xc import errors, heads
 from tff_xc.report import run_files
@@ -16,7 +16,7 @@ NAMES = [task.name for task in photographs.TASKS]
 
 
 def resolve(task, algorithm='fedss', **changes):
-  return experiment.resolve(task, algorithm, changes)
+  return configuration.resolve(task, algorithm, changes)
 
 
 def split(folder, ids, retrieval):
@@ -198,7 +198,7 @@ def test_the_whole_path(tmp_path, in_process):
   def run(algorithm, name, **changes):
     given = {'data_dir': str(tmp_path), 'image_size': 32, 'rounds': 2}
     given |= {'clients_per_round': 2, 'eval_every': 2, **changes}
-    config = experiment.resolve('sop', algorithm, given)
+    config = configuration.resolve('sop', algorithm, given)
     return experiment.assemble(config).run(str(tmp_path / name))
 
   final = run('fedss', 'fedss', negatives=4, local_steps=1)['final']

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datasets import cifar
-from tasks import experiment, registry
+from tasks import configuration, registry
 from tests import tiny
 from tests.datasets import cifar_on_disk as cifar_on_disk
 from tff_xc import errors, heads
@@ -108,7 +108,7 @@ def test_options_of_glyphs_reach_the_data():
 )
 def test_clients_of_glyphs_are_dealt_by_one_rule(given, message):
   with pytest.raises(errors.InputError, match=message):
-    experiment.resolve('glyphs', 'fedavg', given)
+    configuration.resolve('glyphs', 'fedavg', given)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tasks import experiment
+from tasks import configuration, experiment
 from tests import registered, small_data
 from tests.runtime.cluster import threads_crew
 from tff_xc.algorithms import fedavg, fednova, fedss, scaffold
@@ -126,7 +126,7 @@ def test_items_that_have_one_row(network, in_process_context):
   """Features are class rows, and dropout draws from the clients' seeds."""
   sizes = {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}
   sizes |= {'negatives': 5, 'clients_per_round': 6}
-  config = experiment.resolve('items-demo', 'fedss', {**sizes, **network})
+  config = configuration.resolve('items-demo', 'fedss', {**sizes, **network})
   made = experiment.assemble(config)
   assert made.algorithm.model.encoder.tied
   learning = process.build_process(made.algorithm, 0)
