@@ -1,4 +1,4 @@
-"""Prefetches the clients' examples in a thread."""
+"""Prefetches the clients' examples in a separate thread."""
 
 import concurrent.futures
 import contextlib
@@ -10,23 +10,24 @@ import tensorflow as tf
 
 from tff_xc.round import cohort as cohort_lib
 
-# The largest numbers of clients, and of bytes of their examples, that are prefetched.
+# The thread prefetches at most this many clients, and this many bytes of their examples.
 _AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
 
 class Ahead(contextlib.AbstractContextManager):
-  """A function round (from 0) -> cohort, with values that a thread prefetches.
+  """A function from a round (counted from 0) to its cohort, which prefetches clients' values.
 
-  The thread reads values in the order of (round, place in the cohort), up to a number of
-  clients and bytes, and only within the run's `rounds`. Prefetching does not change values.
+  A thread reads the values of a cohort in order, and then the values of the next cohort. It
+  reads only a few clients ahead, and stops after the run's last round. Prefetching does not
+  change values.
   """
 
   def __init__(self, cohorts: Callable[[int], cohort_lib.Cohort], rounds: int):
     self._cohorts, self._rounds = cohorts, rounds
-    self._drawn = {}  # Cohorts of this round and the next, by round.
-    self._started = {}  # Futures by (round, place).
-    self._last = (-1, 0)  # (round, place) of the furthest value that was used.
-    self._largest = 0  # Bytes of the largest value so far.
+    self._drawn = {}  # Cohorts of the current round and the next round, by round.
+    self._started = {}  # Futures of values, by (round, place in the cohort).
+    self._last = (-1, 0)  # (round, place) of the last value that a caller used.
+    self._largest = 0  # Bytes of the largest value that a caller used.
     self._lock = threading.Lock()
     self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='tff_xc_prefetch')
 
@@ -34,7 +35,7 @@ class Ahead(contextlib.AbstractContextManager):
     self._thread.shutdown(cancel_futures=True)
 
   def __call__(self, round_number: int) -> cohort_lib.Cohort:
-    """Returns a cohort. Callers must ask for rounds in ascending order."""
+    """Returns the cohort of a round. Callers must ask for rounds in ascending order."""
     with self._lock:
       found = self._draw(round_number)
       for old in [r for r in self._drawn if r < round_number]:
@@ -56,7 +57,7 @@ class Ahead(contextlib.AbstractContextManager):
   def _take(self, cohort: cohort_lib.Cohort, round_number: int, place: int):
     with self._lock:
       started = self._started.pop((round_number, place), None)
-    # If the thread has not begun to read the value, the caller reads it now.
+    # If the thread has not begun to read this value, read the value here.
     value = cohort.examples[place] if started is None or started.cancel() else started.result()
     arrays = [t for t in tf.nest.flatten(value) if hasattr(t, 'nbytes')]
     with self._lock:
@@ -66,7 +67,7 @@ class Ahead(contextlib.AbstractContextManager):
     return value
 
   def _start(self) -> None:
-    """Starts to read the values after the last value that was used."""
+    """Lets the thread read the values after the last value that a caller used."""
     most = min(_AHEAD_CLIENTS, _AHEAD_BYTES // max(self._largest, 1))
     for key in self._following(most - len(self._started)):
       read = self._draw(key[0]).examples.__getitem__
@@ -74,14 +75,14 @@ class Ahead(contextlib.AbstractContextManager):
         self._started[key] = self._thread.submit(read, key[1])
 
   def _following(self, count: int) -> Iterator[tuple[int, int]]:
-    """Yields (round, place) of the next values not yet started, at most `count`."""
+    """Yields (round, place) of the next values to read, at most `count`."""
     round_number, place = self._last
     while count > 0 and round_number < self._rounds:
       place += 1
       if place >= len(self._draw(round_number).examples):
         round_number, place = round_number + 1, -1
         if round_number > self._last[0] + 1:
-          return  # Only one round ahead.
+          return  # Read only one round ahead.
       elif (round_number, place) not in self._started:
         count -= 1
         yield round_number, place

@@ -1,11 +1,11 @@
 """CCVR: calibrates class rows after training, with virtual features.
 
 Luo, Chen, Hu, Zhang, Liang, Feng: "No Fear of Heterogeneity: Classifier Calibration for
-Federated Learning with Non-IID Data", NeurIPS 2021, arXiv:2106.05001. For each of its
-classes, a client sends the number of examples and the mean and covariance of their
-embeddings by the final encoder. The server combines these into the mean and covariance of
-all examples of a class. It draws virtual features from normal distributions with these
-means and covariances, and trains only the class rows on them.
+Federated Learning with Non-IID Data", NeurIPS 2021, arXiv:2106.05001. A client embeds its
+examples with the final encoder. For each of its classes, it sends the number of examples, and
+the mean and covariance of their embeddings. From these messages, the server computes the mean
+and covariance of all examples of each class. The server draws virtual features from normal
+distributions with these means and covariances, and trains only the class rows on them.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ class Calibration:
 
   Attributes:
     features: M, the number of virtual features of each class.
-    epochs: the number of passes of SGD over the virtual features. SGD starts at the run's
-      class rows.
+    epochs: the number of passes of SGD over the virtual features. SGD starts from the class
+      rows of the run.
     learning_rate: the learning rate of SGD.
   """
 
@@ -41,7 +41,7 @@ class Calibration:
 
 
 class Gaussians(NamedTuple):
-  """Statistics of the embeddings of n classes; zeros for classes without examples."""
+  """Statistics of the embeddings of n classes. A class without examples has only zeros."""
 
   counts: np.ndarray  # int64 [n].
   means: np.ndarray  # float64 [n, d].
@@ -61,7 +61,7 @@ def of_client(embeddings: np.ndarray, labels: np.ndarray):
 
 
 def joined(messages: Iterable[dict], num_classes: int, dim: int) -> Gaussians:
-  """Combines the clients' messages into the statistics of all examples together."""
+  """Combines the clients' messages into statistics of all their examples."""
   if num_classes * dim * dim * 8 > _MOST_BYTES:
     raise errors.InputError(
       f'--calibrate: covariances of {num_classes:,} classes and {dim} dimensions have'
@@ -83,10 +83,10 @@ def joined(messages: Iterable[dict], num_classes: int, dim: int) -> Gaussians:
 
 
 def with_rows(gaussians: Gaussians, head, table) -> Gaussians:
-  """Returns the statistics without classes that the head never predicts (FedProto).
+  """Returns the statistics with a count of 0 for classes that the head never predicts.
 
-  These classes have no prototype, and calibration does not give them one. Their features
-  would only push the prototypes of other classes away.
+  FedProto never predicts a class without a prototype, and calibration does not create
+  prototypes. Virtual features of this class would only push the other prototypes away.
   """
   scored = head.scoring_rows(table)
   if scored is None or scored[1] is None:
@@ -96,7 +96,10 @@ def with_rows(gaussians: Gaussians, head, table) -> Gaussians:
 
 
 def virtual(gaussians: Gaussians, features: int, seed: int):
-  """Returns (virtual features float32 [m, d], labels int32 [m]), `features` per class."""
+  """Returns (virtual features float32 [m, d], labels int32 [m]).
+
+  Each class with examples gets `features` virtual features.
+  """
   random, (_, dim) = np.random.default_rng(seed), gaussians.means.shape
   labels = np.flatnonzero(gaussians.counts)
   if len(labels) * features * dim * 4 > _MOST_BYTES:
@@ -106,7 +109,7 @@ def virtual(gaussians: Gaussians, features: int, seed: int):
     )
   drawn = np.empty([len(labels), features, dim], np.float32)
   for place, label in enumerate(labels):
-    # With few examples the covariance is singular, and a Cholesky factorization fails.
+    # A class with few examples has a singular covariance. A Cholesky factorization would fail.
     values, vectors = np.linalg.eigh(gaussians.covariances[label])
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     normal = random.standard_normal([features, dim])
@@ -145,7 +148,7 @@ def calibrated(
   """Returns the weights with class rows calibrated on the training clients.
 
   Raises InputError if examples have sets of labels, if classes share rows, if covariances or
-  features need too much memory, or if numbers are not finite.
+  virtual features need too much memory, or if embeddings or class rows are not finite.
   """
   if model.label_sets or model.rows_per_label != 1:
     raise errors.InputError(

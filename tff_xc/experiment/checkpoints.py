@@ -1,10 +1,10 @@
 """Saves and loads the newest checkpoints of a run. Saving is atomic; loading deletes nothing.
 
 A checkpoint is a file `checkpoints/round_N.npz`. It has the tensors of the round's state in
-order, with their paths in the state as names, such as `weights/tables/class`. A state's
-rows may lack pending updates, such as FedSS's momentum. In this case the file also has the
-model's array, `model/tables/class`. (This module does not use `tff.program`'s SavedModels,
-because every save leaves a part of its graph in the memory of the process.)
+order. The name of a tensor is its path in the state, such as `weights/tables/class`. Some rows
+of a state may lack pending updates, such as FedSS's momentum. The file then also has the array
+with these updates applied, such as `model/tables/class`. This module does not use the
+SavedModels of `tff.program`, because every save leaves a part of its graph in memory.
 """
 
 import os
@@ -24,11 +24,11 @@ from tff_xc.experiment import storage
 
 _FOLDER, _DAMAGED = 'checkpoints', 'damaged'
 _SECRET, _SECRET_BITS = 'secret_seed', 62  # `randomness.pair` keeps 62 bits.
-# The secrets of runs that this process has not begun yet, by run directory.
+# The secret seeds of runs before `keep_secret` has written them, by run directory.
 _NEW_SECRETS: dict[str, int] = {}
 _NAME = re.compile(r'round_(\d+)\.npz')
 _KEPT = 3
-# Prefix of the names of additional arrays that are saved with a state.
+# The prefix for the names of additional arrays in a checkpoint.
 _MORE = 'more:'
 _WEIGHTS, _MODEL = 'weights/', 'model/'
 _ABOUT = (
@@ -38,7 +38,7 @@ _ABOUT = (
 
 
 def prepare(run_dir: str | os.PathLike) -> None:
-  """Makes the folder, and removes temporary files left by a kill; needs the run's lock."""
+  """Creates the folder and removes old temporary files. The caller must hold the run's lock."""
   root = pathlib.Path(run_dir) / _FOLDER
   root.mkdir(exist_ok=True)
   files.remove_leftovers(root, re.compile(rf'{_NAME.pattern}|{_SECRET}').fullmatch)
@@ -47,8 +47,8 @@ def prepare(run_dir: str | os.PathLike) -> None:
 def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
   """Returns the seed of a run: `seed`, or the run's secret seed if `privacy` needs one.
 
-  A run without checkpoints draws a new secret, which stays the same in this process
-  until `keep_secret` writes it.
+  A run without checkpoints draws a new secret seed. Until `keep_secret` writes this seed,
+  further calls in this process return the same seed.
   """
   if privacy is None or not privacy.needs_secret:
     return seed
@@ -65,9 +65,9 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
 
 
 def keep_secret(run_dir: str | os.PathLike, seed: int) -> None:
-  """Writes a private run's secret seed so that only the user can read it; needs the run's lock.
+  """Writes the secret seed of a private run. The caller must hold the run's lock.
 
-  Other users cannot read the checkpoints either, because they contain the secret, too.
+  Other users can read neither this file nor the checkpoints, which also contain the seed.
   """
   file = pathlib.Path(run_dir) / _FOLDER / _SECRET
   if file.exists() and files.read_text(file).strip() != str(seed):
@@ -88,12 +88,19 @@ def load_newest(
   moves_damaged: bool = False,
   only: int | None = None,
 ):
-  """Returns (state, rounds done, arrays saved with it) of the newest undamaged checkpoint.
+  """Returns (state, finished rounds, additional arrays) of the newest undamaged checkpoint.
 
-  Returns (`like`, 0, {}) if there is no checkpoint. Refuses a state whose structure, shapes
-  or dtypes differ from those of `like`. `problem` gets the arrays saved with a checkpoint,
-  and says what else is damaged. Warns of damaged checkpoints on stderr, and moves them to
-  `checkpoints/damaged` if `moves_damaged`. `only`: load no checkpoint except this round's.
+  Returns (`like`, 0, {}) if there is no undamaged checkpoint. A damaged checkpoint causes a
+  warning on stderr. Raises InputError if a state has not the structure, shapes and dtypes of
+  `like`.
+
+  Args:
+    run_dir: the run's directory.
+    like: a state of the same run.
+    problem: a function that gets the additional arrays of a checkpoint. It returns a text
+      about files that belong to the checkpoint and are damaged, or ''.
+    moves_damaged: whether to move damaged checkpoints to `checkpoints/damaged`.
+    only: load only the checkpoint of this round. None: try all of them.
   """
   root = pathlib.Path(run_dir) / _FOLDER
   versions = kept(run_dir) if only is None else [only]
@@ -107,7 +114,7 @@ def load_newest(
       if told := problem(more):
         raise storage.DamagedError(told)
     except storage.DamagedError as e:
-      if not path.exists():  # The training run has removed it.
+      if not path.exists():  # The training process has removed this checkpoint.
         continue
       where = 'it stays in place'
       if moves_damaged:
@@ -140,11 +147,11 @@ def save(
   model: Callable[[], Any] = dict,
   best: int | None = None,
 ) -> int:
-  """Saves a state unless it is already saved; returns the oldest round to resume from.
+  """Saves a state, unless the round already has a checkpoint.
 
-  The file also gets the arrays `more`, by names that no state has, and those weights of
-  `model` that differ from the state's. Afterwards only the newest three checkpoints remain,
-  and that of the round `best`, if it was saved.
+  The checkpoint also gets the additional arrays `more`, and those weights of `model` that
+  differ from the weights in the state. Then all checkpoints are removed except the newest
+  three and the checkpoint of the round `best`. Returns the oldest of the newest three rounds.
   """
   path = path_of(run_dir, rounds_done)
   if not path.exists():
@@ -160,7 +167,7 @@ def save(
 
 
 def keep_aside(run_dir: str | os.PathLike, file: pathlib.Path) -> None:
-  """Copies a file to the folder of damaged checkpoints, if this folder exists."""
+  """Copies a file to the folder of damaged checkpoints if this folder exists."""
   root = pathlib.Path(run_dir) / _FOLDER
   if file.exists() and (root / _DAMAGED).is_dir():
     shutil.copyfile(file, _aside(root, file))
@@ -180,7 +187,7 @@ def path_of(run_dir: str | os.PathLike, version: int) -> pathlib.Path:
 
 
 def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
-  """Returns the arrays of a model that differ from those of its state."""
+  """Returns the arrays of a model that differ from the state's arrays in `named`."""
   found = {}
   for name, leaf in storage.named(model):
     kept = named.get(_WEIGHTS + name)
@@ -192,7 +199,7 @@ def _of_model(named: Mapping[str, np.ndarray], model) -> dict:
 def model_arrays(run_dir: str | os.PathLike, version: int) -> dict[str, np.ndarray]:
   """Returns the arrays of a round's global model by name, such as `tables/class`.
 
-  Raises `storage.DamagedError` for a file that is missing or damaged.
+  Raises `storage.DamagedError` if the checkpoint is missing or damaged.
   """
   named = storage.read_arrays(
     path_of(run_dir, version), lambda n: n.startswith((_WEIGHTS, _MODEL)) and n != f'{_MODEL}README'
@@ -209,8 +216,9 @@ def model_arrays(run_dir: str | os.PathLike, version: int) -> dict[str, np.ndarr
 def load_model(run_dir: str | os.PathLike, version: int, like):
   """Returns a round's global model, with all pending updates of its state applied.
 
-  `like` is the model's `EmbeddingClassifier.weight_specs`; other weights are refused. Raises
-  `storage.DamagedError` for a file that is missing or damaged.
+  `like` is the model's `EmbeddingClassifier.weight_specs`. Raises InputError if the weights
+  have other names, shapes or dtypes. Raises `storage.DamagedError` if the checkpoint is
+  missing or damaged.
   """
   path = path_of(run_dir, version)
   weights, expected = model_arrays(run_dir, version), storage.named(like)
@@ -232,7 +240,7 @@ def kept(run_dir: str | os.PathLike) -> list[int]:
 
 
 def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
-  """Describes the first difference between arrays and expected leaves; '' if there is none."""
+  """Describes the first difference between arrays and expected arrays; '' if there is none."""
 
   def described(leaf):
     return f'{np.dtype(leaf.dtype.name)} {list(leaf.shape)}'

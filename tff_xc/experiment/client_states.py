@@ -1,9 +1,9 @@
-"""Stores the clients' states between the rounds of a run in files beside its checkpoints.
+"""Stores the clients' states between the rounds of a run, in files of the run directory.
 
 A state may be a whole model, and a run may have thousands of clients. Therefore only the
-states of one round's clients are in memory (up to four copies while a round collects them).
-A client's state after a round is a file `client_states/CLIENT_ROUND.npz`. Each checkpoint
-records which files belong to it. Files that no checkpoint needs are removed.
+states of one round's clients are in memory, in up to four copies while a round collects them.
+After a round, a client's new state is saved as a file `client_states/CLIENT_ROUND.npz`. Each
+checkpoint records which files belong to it. Files that no checkpoint needs are removed.
 """
 
 import concurrent.futures
@@ -22,20 +22,21 @@ from tff_xc.round import cohort, examples as examples_lib
 
 FOLDER = 'client_states'
 _NAME = re.compile(r'(\d+)_(\d+)\.npz')
-# Names of a checkpoint's arrays: the clients that have a state, and the rounds and
-# checksums of their files.
+# Names of arrays in a checkpoint: the clients that have a state, and the rounds and checksums
+# of these clients' files.
 _IDS, _ROUNDS, _SUMS = 'client_ids', 'client_rounds', 'client_sums'
 _SYNCED_AT_ONCE = 8
 
-# The rounds of each client's files, ascending. The last file is the client's state. Only
-# older checkpoints may need the other files.
+# The rounds of each client's files, ascending. The file of the last round has the client's
+# current state. Only older checkpoints need the files of earlier rounds.
 Kept = Mapping[int, tuple[int, ...]]
 
 
 class ClientStates:
   """The states of all clients that have participated in a run.
 
-  `kept` lists the current files. After a round, the caller sets it to the result of `write`.
+  `kept` lists the existing files. After a round, the caller sets `kept` to the result of
+  `write`.
   """
 
   def __init__(self, spec: Any, run_dir: pathlib.Path):
@@ -45,10 +46,10 @@ class ClientStates:
     self._named = [(n or 'state', leaf) for n, leaf in storage.named(spec)]
     self.kept: Kept = {}
     self._sums: dict[tuple[int, int], int] = {}  # By client and round.
-    self._saved = 0  # The newest checkpoint's round.
+    self._saved = 0  # The round of the newest checkpoint.
 
   def of(self, client_id: int) -> examples_lib.KeptState:
-    """Returns the client's state. For a new client, `known` is False and values are 0."""
+    """Reads the client's state. For a client without a file, `known` is False, and values are 0."""
     if client_id not in self.kept:
       return self._unknown
     path = self._path(client_id, self.kept[client_id][-1])
@@ -71,7 +72,7 @@ class ClientStates:
   def attach(
     self, examples: Sequence[examples_lib.ClientExamples]
   ) -> Sequence[examples_lib.ClientExamples]:
-    """Returns a cohort's examples with the clients' states, which are read on access."""
+    """Returns a cohort's examples with the clients' states. Each access reads one state."""
 
     def with_state(client):
       return client._replace(state=self.of(int(client.client_id)))
@@ -79,8 +80,9 @@ class ClientStates:
     return cohort.Values(with_state, examples)
 
   def write(self, new: examples_lib.KeptStates, round_number: int) -> Kept:
-    """Writes the states that a round's clients returned, and returns `kept` with them."""
-    # Remove files that were superseded between two checkpoints: no checkpoint needs them.
+    """Writes the new client states of a round. Returns `kept` including their files."""
+    # Remove files newer than the last checkpoint for which the client has a newer file. No
+    # checkpoint needs these files.
     kept = self._without(lambda at, by: at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
     names = [name for name, _ in self._named]
@@ -96,7 +98,7 @@ class ClientStates:
     return kept
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """Returns the arrays that a checkpoint records, by name."""
+    """Returns by name the arrays with which a checkpoint records the current files."""
     last = [(i, self.kept[i][-1]) for i in sorted(self.kept)]
     sums = [self._sums[file] for file in last]
     return {
@@ -112,7 +114,7 @@ class ClientStates:
       for client, rounds in self.kept.items()
       if rounds[-1] > self._saved
     ]
-    # Sync files in parallel, because the file system then writes its journal once for many.
+    # Sync files in parallel, because the file system then writes its journal once for many files.
     with (
       storage.writing(self._folder),
       concurrent.futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool,
@@ -130,9 +132,10 @@ class ClientStates:
     self._saved = newest
 
   def _without(self, is_needless: Callable[[int, int], bool]) -> dict:
-    """Removes superseded files and returns the remaining ones as `kept`.
+    """Removes files that no checkpoint needs. Returns `kept` without these files.
 
-    `is_needless` gets the round of a file and the round of the client's next file.
+    A client's last file always remains. `is_needless` decides about each other file. Its
+    arguments are the round of the file and the round of the same client's next file.
     """
     left = {}
     for client, rounds in self.kept.items():
@@ -157,14 +160,14 @@ class ClientStates:
     for path in self._folder.iterdir() if rounds else ():
       if match := _NAME.fullmatch(path.name):
         client, at = map(int, match.groups())
-        # Files of later rounds will be written again.
+        # Ignore files of later rounds, because the run will write these files again.
         if at < rounds.get(client, -1):
           old.setdefault(client, []).append(at)
     self.kept = {client: (*sorted(old.get(client, ())), at) for client, at in rounds.items()}
     self._saved = done
 
   def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
-    """Says which file is missing, truncated or from another run; '' if all are right."""
+    """Describes the first file that is missing, truncated or from another run; '' if none is."""
     sums = _sums(arrays)
     for file in _rounds(arrays).items():
       path = self._path(*file)
@@ -183,7 +186,7 @@ class ClientStates:
 def of_checkpoint(
   spec: Any, run_dir: pathlib.Path, arrays: Mapping[str, np.ndarray]
 ) -> ClientStates:
-  """Returns the states that a checkpoint's `arrays` name, for reading; changes no file.
+  """Returns the client states of a checkpoint with these `arrays`, and changes no file.
 
   Raises `errors.InputError` if a file is missing, damaged or from another run.
   """
@@ -201,6 +204,6 @@ def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
 
 
 def _sums(arrays: Mapping[str, np.ndarray]) -> dict[tuple[int, int], int]:
-  """Returns the checksums of the clients' files from a checkpoint's arrays."""
+  """Returns the checksum of each (client, round) file from a checkpoint's arrays."""
   sums = arrays.get(_SUMS, np.zeros(0, np.int64)).tolist()
   return dict(zip(_rounds(arrays).items(), sums, strict=False))

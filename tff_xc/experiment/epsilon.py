@@ -13,10 +13,11 @@ from tff_xc.round import algorithm as algorithm_lib, cohort, frozen
 def of_rounds(
   algorithm: algorithm_lib.Algorithm, dataset: client_data.FederatedDataset, seed: int
 ) -> Callable[[int], float]:
-  """Returns a function rounds done -> epsilon, for an algorithm with the part 'dp'.
+  """Returns a function from the number of finished rounds to epsilon.
 
-  If clients add the noise, epsilon is that of the client that participated most often, and
-  callers must ask for rounds in ascending order.
+  The algorithm must have the part 'dp'. If clients add the noise, the function returns the
+  epsilon of the client that participated most often. In this case, callers must pass numbers
+  of rounds in ascending order.
   """
   hidden = algorithm.part('dp')
   if hidden.bits:
@@ -34,7 +35,7 @@ def noise_multiplier(
   rounds: int,
   epsilon: float,
 ) -> float:
-  """Returns the noise multiplier z with which a run of `rounds` has at most `epsilon`."""
+  """Returns the least noise multiplier for which `rounds` rounds cost at most `epsilon`."""
   hidden = algorithm.part('dp')
   if hidden.bits:
     epsilon_of = _distributed(algorithm, dataset, seed)
@@ -48,7 +49,11 @@ def noise_multiplier(
 
 
 def _events(algorithm, dataset, seed):
-  """Returns (`Sampling`, a function from rounds to the number of noisy sums or updates)."""
+  """Returns (`Sampling`, a function from a number of rounds to the number of noisy releases).
+
+  A noisy release is the noisy sum of a round. With local privacy, it is the noisy update of a
+  client, and the function counts the updates of the client that participates most often.
+  """
   if not algorithm.part('dp').local:
     if not hasattr(algorithm.sampling, 'participation'):
       raise errors.InputError(
@@ -57,16 +62,18 @@ def _events(algorithm, dataset, seed):
       )
     sampling = privacy_loss.Sampling(*algorithm.sampling.participation(dataset))
     return sampling, lambda rounds: rounds
-  # Two updates differ by at most twice the norm. Participation is not secret.
+  # `FIXED` means that an update is replaced by another one, at a distance of at most twice
+  # the clipping norm. The rate is 1, because the server knows which clients participate.
   sampling = privacy_loss.Sampling(privacy_loss.FIXED, 1.0)
   part = _participation(algorithm, dataset, seed)
   return sampling, lambda rounds: part(rounds)[0]
 
 
 def _distributed(algorithm, dataset, seed):
-  """Returns a function (`Privacy` with `bits`, rounds) -> epsilon, for ascending rounds.
+  """Returns a function (`Privacy` with `bits`, number of rounds) -> epsilon.
 
-  It assumes that every round has only the noise of the round with the fewest clients.
+  Callers must pass numbers of rounds in ascending order. The function assumes that every round
+  has only as much noise as the round with the fewest clients.
   """
   part = _participation(algorithm, dataset, seed)
   count = numbers_sent(algorithm)
@@ -86,9 +93,11 @@ def _distributed(algorithm, dataset, seed):
 
 
 def _participation(algorithm, dataset, seed):
-  """Returns a function rounds -> (most rounds of a client, fewest clients of a round).
+  """Returns a function from a number of rounds to two numbers about participation.
 
-  Callers must ask for rounds in ascending order.
+  The first is the largest number of rounds in which one client participates. The second is the
+  smallest number of clients in a round, without counting rounds that have no clients. Callers
+  must pass numbers of rounds in ascending order.
   """
   cohorts = algorithm.sampling.cohorts(dataset, seed)
   clients, counts = len(dataset.train.partition), collections.Counter()
@@ -108,7 +117,7 @@ def _participation(algorithm, dataset, seed):
 
 
 def numbers_sent(algorithm: algorithm_lib.Algorithm) -> int:
-  """Returns how many numbers a client sends if it receives all rows."""
+  """Returns how many numbers a client update has if the client receives all rows."""
   specs = frozen.trained_part(algorithm, algorithm.model.weight_specs())
   whole = classifier.union(specs.encoder, specs.encoder_state)
   sent = [t.name for t in algorithm.tables if t.merge.sends_rows]

@@ -1,4 +1,4 @@
-"""Scores the personal models of single clients, with only a few clients in memory."""
+"""Trains and scores a personal model for each client, with only a few clients in memory."""
 
 import concurrent.futures
 import dataclasses
@@ -22,7 +22,7 @@ class Personalization:
 
   steps: int
   part: str = personal.ALL
-  learning_rate: float | None = None  # None: the run's.
+  learning_rate: float | None = None  # None: the run's learning rate.
 
 
 def scores(
@@ -38,22 +38,23 @@ def scores(
 ) -> np.ndarray:
   """Returns float64 [K], each client's score after its own local steps.
 
-  Clients and scores are those of `client_scores.clients`. A client trains on its training
-  examples as in the round after `state` and is scored on its held-out examples. Its model
-  is then discarded. A client starts from its own stored model, if it has one, else from
-  the global model. A client without training examples, or with zero steps, does not train.
+  The order of clients is the same as in `client_scores.clients`. A client starts from its
+  stored personal model, or from the global model if it has none. It then trains on its
+  training examples, as in the round after `state`. Its top-1 accuracy on its held-out examples
+  is its score. Its trained model is then discarded. If `how.steps` is 0, clients do not train.
+  A client without training examples keeps its score from `before`.
 
   Args:
-    how: number of steps, trained part of the model, and learning rate.
+    how: the number of steps, the trained part of the model, and the learning rate.
     algorithm: the run's algorithm.
     dataset: the run's data.
     evaluator: an evaluator on `dataset`.
     state: the `RoundState` after the run.
     weights: the global model.
     before: float64 [K], the global model's scores; nan for clients that are not scored.
-    threads: number of clients that train at a time; 0: one for each core. Scores do not
-      depend on it.
-    kept: the training clients' stored states, if they include personal models, or None.
+    threads: the number of clients that train at a time. 0 means one for each core. The
+      scores do not depend on this number.
+    kept: the stored states of training clients if these states have personal models, else None.
   """
   if not how.steps and kept is None:
     return before
@@ -108,10 +109,11 @@ def scores(
 
 
 def _with_room(algorithm, dataset) -> algorithm_lib.Algorithm:
-  """Returns the algorithm with `max_positives` raised, if needed, for requests of any client.
+  """Returns the algorithm with `max_positives` large enough for the request of every client.
 
-  Any client, also an unseen one, can then request the rows of all its examples. In training,
-  only training clients request rows, and some algorithms only for some of the examples.
+  Every client, even an unseen client, can then request the rows of all its examples. Training
+  may need a smaller `max_positives`, because unseen clients do not train, and because some
+  algorithms use only some of a client's examples.
   """
   everyone = [dataset.train]
   if dataset.unseen is not None and len(dataset.unseen.train.numbers):

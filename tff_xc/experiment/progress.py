@@ -1,8 +1,9 @@
 """The schedule of a run, and its progress display.
 
-On a terminal, a run shows a progress bar. Elsewhere, it prints a line for each evaluation,
-with as many scores as fit the width. Both show the bytes of all clients so far. They show
-the time left after this process has done ten rounds and, if it resumed, an evaluation.
+On a terminal, a run shows a progress bar. Elsewhere, a run prints a line for each evaluation,
+with as many scores as fit the width. Bar and lines show the bytes that all clients have
+received and sent so far. They also show an estimate of the time left, as soon as this process
+has done ten rounds and one evaluation.
 """
 
 import collections
@@ -21,45 +22,44 @@ from tff_xc.report import text_table
 
 # The time left is shown after this many rounds.
 _ROUNDS_FIRST = 10
-# The median time of a round, evaluation or checkpoint is over this many recent ones.
+# Median times are over this many recent rounds, evaluations or checkpoints.
 _RECENT = 50
-# The bar leaves out tqdm's own estimate, which evaluations disturb. It is short, because
-# tqdm cuts off text that does not fit the terminal.
+# The bar leaves out tqdm's own estimate of the time left, because evaluations make that
+# estimate wrong. The bar is short, because tqdm cuts off text that does not fit the terminal.
 _BAR = '{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]'
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """The number of rounds, evaluations and checkpoints."""
+  """The number of rounds, and the periods of evaluations and checkpoints."""
 
-  rounds: int  # Rounds of the whole run.
-  # Rounds between evaluations. The last round is always evaluated.
+  rounds: int  # Number of rounds of the whole run.
+  # Number of rounds between evaluations. The last round is always evaluated.
   eval_every: int
-  checkpoint_every: int  # Rounds between checkpoints. The last round always has one.
+  checkpoint_every: int  # The same for checkpoints.
 
   def due(self, every: int, round_number: int) -> bool:
-    """Whether an action with period `every` is due after the round."""
+    """Whether an action with a period of `every` rounds is due after this round."""
     return round_number % every == 0 or round_number == self.rounds
 
   def left(self, every: int, done: int) -> int:
-    """Returns how often an action with period `every` is still due after `done` rounds."""
+    """Returns how often an action with a period of `every` rounds is due after round `done`."""
     extra = done < self.rounds and self.rounds % every != 0
     return self.rounds // every - done // every + extra
 
 
 def bytes_of(row: Mapping[str, float]) -> float:
-  """Returns the bytes that all clients received and sent in a round; 0 if not measured."""
+  """Returns the bytes that all clients received and sent in a round; 0 if unknown."""
   each = row['bytes_down_per_client'] + row['bytes_up_per_client']
   total = each * row.get('clients', math.nan)
   return 0.0 if math.isnan(total) else total
 
 
 class Progress:
-  """Shows the progress of a run that continues after the given rows.
+  """Shows the progress of a run that continues after the given rows of metrics.csv.
 
-  The time left is the sum of the remaining rounds, evaluations and checkpoints, each times
-  its recent median time. The median round alone would be too short, because few rounds
-  have an evaluation.
+  The estimated time left is a sum of three products: the numbers of remaining rounds,
+  evaluations and checkpoints, each multiplied by the median time of recent ones.
   """
 
   def __init__(
@@ -80,8 +80,8 @@ class Progress:
       'checkpoint': schedule.checkpoint_every,
     }
     self._recent = {part: collections.deque(maxlen=_RECENT) for part in self._every}
-    # Rounds done in this process, the end of the last one, and the time that evaluations
-    # and checkpoints have taken since then.
+    # `_here` is the number of rounds that this process has done. `_since` is the end of the
+    # last round. `_apart` is the time that evaluations and checkpoints have taken since then.
     self._clock, self._here, self._since, self._apart = clock, 0, clock(), 0.0
     self._bar = tqdm.tqdm(
       total=schedule.rounds, initial=self._done, unit='round', disable=None, bar_format=_BAR
@@ -89,7 +89,7 @@ class Progress:
 
   @contextlib.contextmanager
   def timing(self, part: str) -> Iterator[None]:
-    """Times an 'evaluation' or a 'checkpoint'."""
+    """Measures the time of the block. `part` is 'evaluation' or 'checkpoint'."""
     started = self._clock()
     yield
     taken = self._clock() - started
@@ -97,7 +97,7 @@ class Progress:
     self._apart += taken
 
   def seconds_left(self) -> float | None:
-    """Returns the estimated seconds left of the run; None before there is an estimate."""
+    """Returns an estimate of the run's remaining seconds; None if it is too early for one."""
     if self._here < _ROUNDS_FIRST:
       return None
     seconds = 0.0
@@ -110,7 +110,7 @@ class Progress:
     return seconds
 
   def round_done(self, row: Mapping[str, float], scores: Mapping[str, float] | None) -> None:
-    """Shows a round: its row, and the scores of its evaluation, if it had one."""
+    """Shows a finished round. `scores` come from its evaluation; None without evaluation."""
     now = self._clock()
     self._recent['round'].append(now - self._since - self._apart)
     self._since, self._apart = now, 0.0

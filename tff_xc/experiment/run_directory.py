@@ -1,10 +1,10 @@
-"""The directory of a run: its files, and how a stopped run resumes.
+"""Manages the directory of a run: writes its files, and prepares them when the run resumes.
 
-`tff.program`'s managers write metrics and events. This module keeps checkpoints
-and metrics consistent with each other across a kill: it drops everything written
-after the last undamaged checkpoint, and the run computes it again to the same digits.
-metrics.csv is authoritative: TensorBoard's events are rewritten from it, and a tracker
-gets the rows that it lacks.
+Release managers of `tff.program` write metrics.csv and TensorBoard's events. When a run is
+killed, metrics.csv may have rows of rounds after the last undamaged checkpoint. When the run
+resumes, this module removes these rows, and the run computes the same values again. The
+module also rewrites TensorBoard's events from metrics.csv, and sends an experiment tracker
+those rows that the tracker lacks.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tff_xc.report import run_files
 
 CURVES = 'curves.png'
 _TENSORBOARD = 'tensorboard'
-# This name sorts before the event files that TensorFlow names by time.
+# This name sorts before the names that TensorFlow gives to event files, which begin with a time.
 _KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
 # Files in the run directory that training writes with `files.replacing`.
 _REPLACED = (
@@ -43,11 +43,11 @@ _REPLACED = (
 
 
 class RunDirectory:
-  """A run's files: config, checkpoints, metrics, TensorBoard events.
+  """The files of a run: config, checkpoints, metrics and TensorBoard events.
 
   Attributes:
     path: the directory.
-    tracked: the run's record in a tracker, which `start_metrics` begins.
+    tracked: the run's record in an experiment tracker. `start_metrics` starts the record.
   """
 
   def __init__(
@@ -59,10 +59,10 @@ class RunDirectory:
   ):
     """Opens or creates the directory, and locks it against a second process.
 
-    It removes temporary files left by a kill. For a new run it writes config.json. For a
-    resumed run, `start_metrics` writes it after the checkpoint is accepted. If one of the
-    data files `watched` has changed, saving a checkpoint fails. `tracker` is one of
-    `trackers.NAMES`.
+    It removes temporary files that a killed process left. For a new run, it writes
+    config.json. For a resumed run, `start_metrics` writes config.json after a checkpoint is
+    loaded. `watched` are data files. If one of them changes, saving a checkpoint fails.
+    `tracker` is one of `trackers.NAMES`.
     """
     self.tracked = trackers.Tracked(tracker, path)
     self.path = pathlib.Path(path)
@@ -88,7 +88,7 @@ class RunDirectory:
   def save(
     self, state, rounds_done: int, more: Mapping, model: Callable, best: int | None = None
   ) -> int:
-    """Calls `checkpoints.save` after the rows that a resume needs are on disk."""
+    """Writes the rows of metrics.csv to disk, and then calls `checkpoints.save`."""
     if not checkpoints.path_of(self.path, rounds_done).exists():
       self._watch.check()
       file = self.path / run_files.METRICS
@@ -99,10 +99,11 @@ class RunDirectory:
     return checkpoints.save(self.path, state, rounds_done, more, model, best)
 
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
-    """Opens metrics.csv and trackers, and drops rounds after `rounds_done`.
+    """Opens metrics.csv and the tracker, and removes the rows of rounds after `rounds_done`.
 
-    It updates config.json, whose rounds, versions and paths may be new. Returns the rows of
-    the rounds done, from round 0 if it was evaluated. A cell that was not measured is nan.
+    It writes config.json again, because the number of rounds, versions and paths may have
+    changed. Returns the remaining rows, beginning with round 0 (the initial model) if that
+    round was evaluated. A cell without a value is nan.
     """
     file, folder = self.path / run_files.METRICS, self.path / _TENSORBOARD
     rows = []
@@ -130,12 +131,12 @@ class RunDirectory:
       writer.writerows(zip(range(len(names)), names, counts, strict=True))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Appends one round's row, completely or not at all. Row 0 has only scores."""
+    """Appends the row of a round, completely or not at all. The row of round 0 has only scores."""
     try:
       with storage.writing(self.path / run_files.METRICS):
         _finish(self._metrics.release(dict(row), round_number))
     except errors.InputError:
-      with contextlib.suppress(OSError):  # The directory itself may be gone.
+      with contextlib.suppress(OSError):  # The directory itself may no longer exist.
         self._remove_leftovers()
       raise
     with storage.writing(self.path / _TENSORBOARD):
@@ -150,13 +151,13 @@ class RunDirectory:
 
 
 def _finish(release) -> None:
-  """Runs a coroutine in a new thread, because a notebook's thread already runs a loop."""
+  """Runs a coroutine in a new thread, because a notebook's thread already has an event loop."""
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
     thread.submit(asyncio.run, release).result()
 
 
 def _rounds(file: pathlib.Path, rounds_done: int) -> str:
-  """Returns the text of metrics.csv without later rounds and without a truncated line."""
+  """Returns the text of metrics.csv without truncated lines and rounds after `rounds_done`."""
   try:
     text = files.read_text(file) if file.exists() else ''
     lines = text.splitlines(keepends=True)
@@ -169,7 +170,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
 
   expected = range(rounds_done + 1)
   kept = [line for line in lines[1:] if number(line) in expected]
-  # A run that stopped in its first evaluation has no rows, not even that of round 0.
+  # A run that stopped during its first evaluation has no rows, not even a row of round 0.
   for wanted in expected if rounds_done else ():
     if wanted >= len(kept) or number(kept[wanted]) != wanted:
       raise files.damaged(
@@ -179,7 +180,7 @@ def _rounds(file: pathlib.Path, rounds_done: int) -> str:
 
 
 def _rewrite_events(folder: pathlib.Path, rows: list[dict[str, float]]) -> None:
-  """Replaces TensorBoard's events by the events of `rows`, each round once."""
+  """Replaces all of TensorBoard's events by events with the values of `rows`."""
   old = list(folder.glob('events.out.tfevents.*'))
   kept = folder / _KEPT_EVENTS
   if rows:

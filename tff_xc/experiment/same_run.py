@@ -12,21 +12,22 @@ from typing import Any
 from tff_xc import errors, wording
 from tff_xc.report import run_files
 
-# Key in config.json: a checksum of FedIR's target distribution, after it is read.
+# Key in config.json: a checksum of class probabilities, such as FedIR's target distribution.
 PROBABILITIES = 'class_probabilities'
 # Key in config.json: the names in `FITTED` that the user did not set.
 UNSET = 'unset'
-# Key in config.json: a checksum of the weights of --start_from, after they are read.
+# Key in config.json: a checksum of the weights from --start_from.
 STARTED = 'started_from'
-# Settings whose defaults are lowered to fit the data.
+# Settings with defaults that a run lowers to fit a small data set.
 FITTED = ('clients_per_round', 'negatives')
 
 
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
-  """Refuses a directory with a run of another configuration or on other data.
+  """Raises InputError if a directory contains a run with other settings or other data.
 
-  A larger number of rounds continues the run; a smaller number is refused. `config` has
-  the key 'data' only after the data are loaded.
+  `config` may have more rounds than the earlier run, except with --dp_epsilon. It must not
+  have fewer rounds. `config` has the key 'data' only after the data are loaded. Before that,
+  only the settings that do not depend on the data are compared.
   """
   path = pathlib.Path(path)
   file = path / run_files.CONFIG
@@ -43,7 +44,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
   was, is_now = _settings(found), _settings(wanted)
-  if 'data' not in wanted:  # Defaults are fitted to the data after they are loaded.
+  if 'data' not in wanted:  # The defaults of unset settings depend on the data.
     unset = dict.fromkeys(wanted.get(UNSET, ()))
     was, is_now = was | unset, is_now | unset
   if told := differences(was, is_now):
@@ -79,10 +80,10 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
 
 
 def _check_source(path: pathlib.Path, found: Mapping, wanted: Mapping) -> None:
-  """Refuses a run that started without --start_from, or from another existing source.
+  """Raises InputError if the run in the directory used a different --start_from.
 
-  If its source does not exist, it may have been moved. The weights are compared after they
-  are read.
+  If the source of that run no longer exists, the user may have moved it, so any path is
+  accepted. `check_config` compares the weights later, after they are read.
   """
   was, is_now = (str(c.get('start_from') or '') for c in (found, wanted))
   is_other = os.path.realpath(was) != os.path.realpath(is_now)
@@ -94,7 +95,7 @@ def _check_source(path: pathlib.Path, found: Mapping, wanted: Mapping) -> None:
 
 
 def check_data(path: str | os.PathLike, config: Mapping, data: Mapping) -> None:
-  """Refuses data whose fingerprint differs from that in a config.json."""
+  """Raises InputError if `data` is not the data fingerprint in a run's `config`."""
   if told := differences(config.get('data', {}), data):
     raise errors.InputError(
       f'{path} holds a run on other data: {told}; give the data of that run,'

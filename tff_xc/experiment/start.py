@@ -1,7 +1,7 @@
 """Starts training from the weights of another run, or of an exported model.
 
-For example, one run trains centrally on public data, and another run continues on clients.
-The source's data and network are not needed, because weights are found by name.
+For example, one run trains centrally on public data, and a second run continues on clients.
+The second run finds weights by their names, so it needs neither data nor code of the first.
 """
 
 import collections
@@ -21,9 +21,11 @@ from tff_xc.report import run_files
 
 # Files in a folder written by `launch.export --format=npz`.
 _EXPORT, _CARD = 'model.npz', 'model.json'
-# Prefixes of names in model.npz, and the prefixes in a checkpoint that they may stand for.
+# For each prefix of names in model.npz: the possible prefixes of the same weights in a
+# checkpoint.
 _OF_EXPORT = {'encoder/': ('encoder/', 'tables/'), 'state/': ('encoder_state/',)}
-# A computation contains the weights, and messages of TFF are limited to 2 GB.
+# The limit for the weights. They are constants of a computation, and TFF limits the message
+# with a computation to 2 GB.
 _MOST_BYTES = 2**30
 
 
@@ -31,21 +33,21 @@ class Source(NamedTuple):
   """The weights of a run or an exported model."""
 
   arrays: Mapping[str, np.ndarray]  # By name in a checkpoint, such as `encoder/dense/bias`.
-  class_names: list[str] | None  # None: classes have numbers only.
+  class_names: list[str] | None  # None: the classes have no names.
   num_classes: int
-  preprocessing: Mapping[str, Any] = {}  # `preprocessing` in the run's description.
+  preprocessing: Mapping[str, Any] = {}  # `preprocessing` of the run's description.
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Start:
-  """Weights that replace initial weights; see `classifier.EmbeddingClassifier.start`."""
+  """Values that replace initial weights; see `classifier.EmbeddingClassifier.start`."""
 
-  weights: Mapping[str, np.ndarray]  # Weights that are replaced whole, by name.
-  rows: np.ndarray  # float32 [k, row_dim], class rows that replace initial ones.
-  places: np.ndarray  # int32 [k], the places of `rows` in the class table.
+  weights: Mapping[str, np.ndarray]  # Whole weights by name, without class rows.
+  rows: np.ndarray  # float32 [k, row_dim], class rows that replace initial class rows.
+  places: np.ndarray  # int32 [k], the indices of `rows` in the class table.
 
   def __call__(self, fresh: classifier.ModelWeights) -> classifier.ModelWeights:
-    """Returns the initial weights `fresh`, with the source's weights where it has them."""
+    """Returns the initial weights `fresh`, updated with `weights` and `rows`."""
     parts = (
       collections.OrderedDict(
         (name, self.weights.get(f'{part}/{name}', value))
@@ -65,7 +67,7 @@ class Start:
 def read(path: str | os.PathLike) -> Source:
   """Reads the last checkpoint of a run directory, or an export in the npz format.
 
-  Raises `errors.InputError` for anything else.
+  Raises `errors.InputError` if `path` is neither of the two, or if it is damaged.
   """
   folder = pathlib.Path(path)
   try:
@@ -103,7 +105,7 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def check_features(
   preprocessing: Mapping[str, Any], class_names: Sequence[str] | None, source: Source, path: str
 ) -> None:
-  """Refuses a source whose features have another meaning than the data set's features.
+  """Raises InputError if the source's features mean something else than the data set's.
 
   Features of tabular data are named columns. Features of item histories are items, which
   are also the classes.
@@ -132,11 +134,11 @@ def started(
   path: str,
   with_rows: bool = True,
 ) -> tuple[classifier.EmbeddingClassifier, str, str]:
-  """Returns (the model that starts from a source, a checksum, a text about the weights taken).
+  """Returns (a model that starts from the source's weights, their checksum, a text about them).
 
-  All weights of the encoder come from the source. With `with_rows`, so do the rows of
-  classes with the same name in the source. Raises `errors.InputError` for a source whose
-  weights have other shapes.
+  The model takes all encoder weights from the source. If `with_rows` is true, it also takes
+  the class rows of classes that both have. Raises `errors.InputError` if a weight is missing
+  or has another shape, or if the weights have more than 1 GiB.
   """
   taken = {}
   for name, spec in storage.named(model.weight_specs()):
@@ -177,10 +179,11 @@ def started(
 
 
 def _same(model, class_names, source: Source) -> np.ndarray:
-  """Returns int32 [k, 2], the places of classes in the source and in the model, by name.
+  """Returns int32 [k, 2], the row indices of each common class in the source and the model.
 
-  Without names, classes with equal numbers correspond if both have equally many classes.
-  Rows of hashed labels are taken only if all classes are the same.
+  Classes match by name. Without any class names, classes match by number if both sides have
+  equally many classes. If only one side has class names, no classes match. With a hashed
+  head, all rows match if both sides have the same classes. Otherwise no rows match.
   """
   here, there = class_names, source.class_names
   if here is None or there is None:

@@ -1,4 +1,4 @@
-"""Reads and writes a run's arrays, explains write errors, and checks that data stay the same."""
+"""Reads and writes a run's arrays, explains write errors, and detects changed data files."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
   except (OSError, tf.errors.OpError) as e:
     if isinstance(e, OSError):
       why = e.strerror
-    else:  # The message is 'FILE; WHAT', or WHAT and more lines. Keep WHAT.
+    else:  # The message is 'FILE; REASON', or REASON and more lines. Keep REASON.
       why = (e.message.splitlines() or [''])[0].split('; ')[-1]
     raise errors.InputError(
       f'{path} cannot be written ({why}); mend that, and the same command goes on'
@@ -38,10 +38,10 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 def write_arrays(path: pathlib.Path, named: Mapping[str, np.ndarray], durable: bool = True) -> int:
   """Writes an `.npz` file completely or not at all; see `files.replacing`.
 
-  Returns the checksum of its content that `checksum` also computes.
+  Returns a checksum of the content. `checksum` computes the same number from the file.
   """
-  # Not `np.savez`: if the disk is full, it leaves its archive open, and Python prints an
-  # error when it destroys the archive.
+  # Do not use `np.savez`. If the disk is full, `np.savez` leaves its archive open, and Python
+  # prints an error when it deletes the archive.
   with (
     writing(path),
     files.replacing(path, durable) as temporary,
@@ -57,12 +57,12 @@ def write_arrays(path: pathlib.Path, named: Mapping[str, np.ndarray], durable: b
 def read_arrays(
   path: pathlib.Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> dict[str, np.ndarray]:
-  """Reads those arrays that `write_arrays` wrote and whose names are `wanted`.
+  """Reads those arrays of a `write_arrays` file that have a name accepted by `wanted`.
 
   Raises DamagedError for a missing or damaged file. Raises `errors.InputError` if the file
   cannot be read for another reason, such as too little memory.
   """
-  if not path.is_file():  # Reading a pipe would wait for a writer.
+  if not path.is_file():  # If `path` is a named pipe, reading would never end.
     raise DamagedError('there is no such file')
   try:
     with np.load(path, allow_pickle=False) as file:
@@ -75,7 +75,7 @@ def read_arrays(
       return {name: _read(file, name) for name in names}
   except (DamagedError, errors.InputError):
     raise
-  except Exception as e:  # NumPy raises many types for a damaged file.
+  except Exception as e:  # NumPy raises many types of errors for damaged files.
     told = (str(e).strip() or repr(e)).splitlines()[0][:120]
     if not isinstance(e, MemoryError | PermissionError):
       raise DamagedError(told) from e
@@ -88,13 +88,14 @@ def _read(file, name: str) -> np.ndarray:
   try:
     return file[name]
   except SystemError:
-    # CPython 3.11 raises it if another thread parses Python while NumPy parses the header:
+    # CPython 3.11 raises this error if another thread parses Python code while NumPy parses
+    # the header. A second attempt works:
     # https://github.com/python/cpython/issues/106905
     return file[name]
 
 
 def _comment(count: int) -> bytes:
-  """Returns an archive's comment, the number of arrays, which reveals lost list entries."""
+  """Returns an archive's comment: the number of arrays, with which a reader checks the list."""
   return f'{count} arrays'.encode()
 
 
@@ -104,9 +105,9 @@ def named(structure) -> list[tuple[str, Any]]:
 
 
 def checksum(path: str | os.PathLike) -> int | None:
-  """Returns the checksum that `write_arrays` returned; None if the file is truncated.
+  """Returns the checksum that `write_arrays` returned; None if the file is missing or truncated.
 
-  It reads only the list of arrays in the archive, which has their checksums.
+  The function reads only the archive's list of arrays. The list has a checksum of each array.
   """
   if not os.path.isfile(path):
     return None
@@ -123,13 +124,13 @@ def _checksum(archive: zipfile.ZipFile) -> int:
 
 
 class Watch:
-  """Detects files that have changed since the watch began, by `os.stat`."""
+  """Remembers the `os.stat` of files, and later detects files that have changed."""
 
   def __init__(self, files: Iterable[str | os.PathLike]):
     self._were = {os.fspath(file): _stamp(file) for file in files}
 
   def check(self) -> None:
-    """Raises InputError for the first file that has changed since the watch began."""
+    """Raises InputError for the first file that has changed since `__init__`."""
     for file, was in self._were.items():
       if _stamp(file) != was:
         raise errors.InputError(

@@ -1,13 +1,13 @@
 """Experiment trackers: MLflow, and Weights & Biases.
 
-A tracker gets a run's settings, each row of metrics.csv, and its pictures. A tracker's
-package is imported only if the user chose it. The package's own settings decide where
-records go: $MLFLOW_TRACKING_URI for MLflow, by default `mlruns` in the run's directory.
-Weights & Biases writes `wandb` in the run's directory and sends records to the server that
-`wandb login` chose, unless $WANDB_MODE=offline.
+A tracker gets a run's settings, the rows of metrics.csv, and the run's pictures. This module
+imports the package of a tracker only if the user chose that tracker. MLflow writes to
+$MLFLOW_TRACKING_URI, by default to `mlruns` in the run's directory. Weights & Biases writes to
+`wandb` in the run's directory. It also sends the records to the server of `wandb login`,
+except with $WANDB_MODE=offline.
 
-tracker.json names the tracked run and its last round. A resumed run continues the same
-tracked run and adds no round twice.
+tracker.json has the id of the tracked run and the last round that the tracker got. A resumed
+run continues the same tracked run, and sends no round twice.
 """
 
 import importlib
@@ -30,7 +30,7 @@ NONE = 'none'
 NAMES = (NONE, 'mlflow', 'wandb')
 # The package to install for each tracker. mlflow-skinny is MLflow without its server.
 _PACKAGES = {'mlflow': 'mlflow-skinny', 'wandb': 'wandb'}
-# MLflow's limits: parameters in one call, and characters in the value of a parameter.
+# MLflow's limits: the number of parameters in a call, and the length of a parameter's value.
 _PARAMETERS, _LONGEST = 100, 500
 _LEFT_OUT = ('unset',)
 _STARTS = (
@@ -39,7 +39,7 @@ _STARTS = (
 
 
 def check(name: str) -> None:
-  """Refuses a tracker whose package is not installed, without importing it."""
+  """Raises InputError if a tracker's package is not installed. Does not import the package."""
   if name != NONE and importlib.util.find_spec(name) is None:
     raise errors.InputError(
       f'--tracker={name} needs a package that is not installed for'
@@ -49,7 +49,7 @@ def check(name: str) -> None:
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns config.json as one flat object, in which nested names are joined by dots."""
+  """Returns config.json as a flat dictionary. Dots join the parts of nested names."""
   flat = {}
   own = {'options', 'hyperparameters', *_LEFT_OUT}
   for name, value in run_files.flat(config).items():
@@ -63,23 +63,23 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Tracked:
-  """A run's record in a tracker. With the tracker `NONE` it does nothing.
+  """A run's record in a tracker. With the tracker `NONE`, all methods do nothing.
 
-  If a tracker fails after it has started, training continues with one warning, and the
-  missing rows are added when the run resumes. An exception that leaves the context marks
-  the tracked run as stopped; `finish` marks it as finished.
+  If the tracker fails after its start, a warning is printed and training continues. The
+  tracker gets the missing rows when the run resumes. `finish` marks the tracked run as
+  finished. If the context ends without `finish`, the tracked run is marked as stopped.
   """
 
   def __init__(self, name: str, folder: str | os.PathLike):
-    """Prepares a tracker, which `start` starts. `folder` is the run's directory."""
+    """Checks that the tracker is installed. `folder` is the run's directory."""
     check(name)
     self._name, self._folder = name, pathlib.Path(folder)
     self._tracker, self._id, self._round = None, '', -1
 
   def start(self, config: Mapping[str, Any], rows: Iterable[Mapping[str, float]]) -> None:
-    """Opens or creates the tracked run, and adds the rows that it lacks.
+    """Opens or creates the tracked run, and adds those of `rows` that it lacks.
 
-    Raises InputError if the package fails, for example if a server does not answer.
+    Raises InputError if the tracker's package fails, for example if a server does not answer.
     """
     if self._name == NONE:
       return
@@ -88,7 +88,7 @@ class Tracked:
     kind = {'mlflow': _MLflow, 'wandb': _Wandb}[self._name]
     try:
       self._tracker = kind(self._folder, known['run'] if is_same else '', settings_of(config))
-    except Exception as e:  # Packages have many errors of their own.
+    except Exception as e:  # Each package raises its own types of errors.
       raise errors.InputError(f'--tracker={self._name}: {_line(e)}: {_STARTS}') from e
     self._id = self._tracker.id
     self._round = int(known.get('round', -1)) if is_same else -1
@@ -97,7 +97,7 @@ class Tracked:
       self.release(row, int(row['round']))
 
   def release(self, row: Mapping[str, float], round_number: int) -> None:
-    """Adds the measured values of one round's row, unless the tracker already has it."""
+    """Adds the values of a round's row, unless the tracker already has this round."""
     if self._tracker is None or round_number <= self._round:
       return
     measured = {
@@ -125,7 +125,7 @@ class Tracked:
       self._tracker = None
 
   def _try(self, call, *arguments) -> bool:
-    """Returns whether a call succeeds; if not, warns and stops using the tracker."""
+    """Returns whether a call succeeds. After a failure, prints a warning and drops the tracker."""
     try:
       call(*arguments)
     except Exception as e:
@@ -161,7 +161,10 @@ def _read(file: pathlib.Path) -> dict[str, Any]:
 
 
 class _MLflow:
-  """A run of MLflow's experiment 'tff_xc'. MLflow forbids '@', so p@1 becomes p_at_1."""
+  """A run in MLflow, by default in the experiment 'tff_xc'.
+
+  MLflow forbids '@' in names, so p@1 becomes p_at_1.
+  """
 
   def __init__(self, folder: pathlib.Path, run: str, settings: Mapping):
     mlflow = importlib.import_module('mlflow')
@@ -177,8 +180,8 @@ class _MLflow:
     experiment = found.experiment_id if found else self._client.create_experiment(name)
     made = self._client.create_run(experiment, run_name=folder.resolve().name)
     self.id = made.info.run_id
-    # A resumed run does not log parameters, because MLflow forbids changes of values, and
-    # the number of rounds may have changed.
+    # Only a new run logs parameters. MLflow forbids changes of parameters, and a resumed run
+    # may have another number of rounds.
     parameters = [
       self._entities.Param(_mlflow_name(key), str(value)[:_LONGEST])
       for key, value in settings.items()
@@ -220,7 +223,7 @@ class _Wandb:
       resume='allow' if run else None,
       name=folder.resolve().name,
       dir=str(folder),
-      # Keep wandb's output off the terminal, where training shows its progress.
+      # Training shows its progress on the terminal, so wandb must not print there.
       settings=self._wandb.Settings(console='off', quiet=True),
     )
     self._run.config.update(dict(settings), allow_val_change=True)

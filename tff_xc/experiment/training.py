@@ -1,4 +1,4 @@
-"""Trains an algorithm on a data set, in a run directory from which it can resume."""
+"""Trains an algorithm on a data set, or resumes a run that stopped."""
 
 import contextlib
 import dataclasses
@@ -45,18 +45,18 @@ from tff_xc.round import (
 )
 from tff_xc.runtime import client_error, registry as runtimes
 
-# A run warns if the clients' states may need this many bytes.
+# A run prints a warning if the states of all clients may need this many bytes.
 _MUCH = 10**9
 # How deep `describe` follows nested attributes.
 _DEPTH = 6
 # A run stops after this many consecutive rounds that dropped every update.
 _MOST_LOST = 5
-# A checkpoint is also saved if the last one is older than this, so that a run that is slow
-# or rarely evaluated loses little to a kill.
+# A run also saves a checkpoint if its last checkpoint is older than this. A killed run then
+# loses little work, even if its rounds are slow or its evaluations are rare.
 _SAVE_SECONDS = 300.0
-# The column of metrics.csv if clients can drop out; see `cohort.Cohort.dropouts`.
+# metrics.csv has this column if clients can drop out; see `cohort.Cohort.dropouts`.
 _DROPOUTS = 'client_dropouts'
-# The column of metrics.csv if some clients attack.
+# metrics.csv has this column if some clients attack.
 _ATTACKERS = 'client_attackers'
 
 
@@ -78,34 +78,37 @@ def train(
   tracker: str = trackers.NONE,
   evaluate_clients: int = 0,
 ) -> dict[str, Any]:
-  """Trains, evaluates and writes the files of a run, or resumes it; returns summary.json.
+  """Runs or resumes a training run and writes its files. Returns the content of summary.json.
 
   Install a runtime first (`runtime.registry.install`).
 
   Args:
-    algorithm: an algorithm with `sampling`.
+    algorithm: the algorithm. Its `sampling` must not be None.
     dataset: the clients and the held-out examples.
-    run_dir: the run's directory. The same call resumes a run that stopped.
+    run_dir: the run's directory. If it contains a stopped run, the same call resumes that run.
     metrics: names in `measure.catalog.SCORES`, the main metric first.
     rounds: the number of rounds of the whole run.
     eval_every: the number of rounds between evaluations.
-    checkpoint_every: the number of rounds between checkpoints; 0: `eval_every`. The best
-      round by `best` gets a checkpoint, too.
-    seed: the seed of the initial weights and all random draws, unless the algorithm's part
-      'dp' needs a secret seed.
+    checkpoint_every: the number of rounds between checkpoints. 0 means `eval_every`. The
+      best round by `best` also gets a checkpoint.
+    seed: the seed of the initial weights and of all random draws. If the algorithm's part
+      'dp' needs a secret seed, only `evaluate_clients` uses `seed`.
     target: target scores, such as 'top1:0.7,mcc:0.5'. The summary has the number of rounds
       to reach each of them.
-    best: chooses the summary's best round, and may stop the run.
+    best: the metric that chooses the summary's best round, and the rule for early stopping.
     config: further settings for config.json. A resumed run must have the same settings.
     warnings: warnings about the settings, which are printed and kept in the summary.
-    source: the source of the data for workers with their own copy, see `runtime.registry`.
-    tracker: 'mlflow' or 'wandb', which gets settings, metrics and curves.png; or 'none'.
-    evaluate_clients: the number of training clients, drawn by `seed`, on whose own held-out
-      examples every evaluation also measures `catalog.OF_CLIENTS`.
+    source: a function with which cluster workers read the data from a local copy; see
+      `runtime.registry.offer_data`.
+    tracker: 'mlflow', 'wandb' or 'none'. A tracker gets settings, metrics and curves.png.
+    evaluate_clients: the number of training clients that every evaluation also scores by
+      the metrics `catalog.OF_CLIENTS`, each on its own held-out examples. `seed` draws
+      these clients.
 
   Raises:
-    errors.InputError: `run_dir` or `target` does not fit, or training fails.
-    ValueError: the algorithm lacks sampling, or does not fit data or metrics.
+    errors.InputError: `run_dir` contains a different run, `target` is invalid, or training
+      fails.
+    ValueError: the algorithm has no sampling, or does not fit the data or the metrics.
   """
   evaluated = None
   if evaluate_clients:
@@ -138,7 +141,7 @@ def train(
       'evaluate': evaluation.Evaluator(algorithm.model, dataset, metrics, evaluated),
       'messages': communication.messages(algorithm),
     }
-    # Open the directory last, so that nothing is written if a step above fails.
+    # Open the directory last. If a step above fails, no file is written.
     directory = _directory(run_dir, config, dataset, counts, tracker)
     if privacy and privacy.needs_secret:
       checkpoints.keep_secret(run_dir, drawn_seed)
@@ -161,7 +164,7 @@ def train(
 
 def draw_curves(run_dir: str | os.PathLike) -> None:
   """Draws curves.png in a run's directory."""
-  # The import is slow, so it is not done before training.
+  # This import is slow, so import the module only after training.
   from tff_xc.report import curves
 
   picture = pathlib.Path(run_dir) / run_directory.CURVES
@@ -170,7 +173,7 @@ def draw_curves(run_dir: str | os.PathLike) -> None:
 
 
 def _directory(run_dir, config, dataset, counts, tracker) -> run_directory.RunDirectory:
-  """Opens the run's directory, and writes the data's description into it."""
+  """Opens the run's directory, and writes the data's description and class names."""
   watched = dataset.train.pool.files
   directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
   directory.write(run_files.DESCRIPTION, dataclasses.asdict(dataset.description))
@@ -181,7 +184,7 @@ def _directory(run_dir, config, dataset, counts, tracker) -> run_directory.RunDi
 
 
 def _large_states(algorithm, dataset, run_dir) -> list[str]:
-  """Returns a warning if the clients' states may fill a disk."""
+  """Returns a list of warnings, with one warning if the clients' states may fill a disk."""
   if algorithm.client_state is None:
     return []
   each = sum(
@@ -208,7 +211,8 @@ def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> 
   if 'versions' not in config:
     config |= environment.describe()
   for part in algorithm.parts:
-    if part.beside is not None:  # It may come from a file, whose content may change.
+    # `beside` may come from a file, and the user may change the file before resuming.
+    if part.beside is not None:
       config[same_run.PROBABILITIES] = fingerprint.checksum([part.beside])
   return {
     'task': dataset.name,
@@ -222,7 +226,7 @@ def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> 
 
 
 def _check(algorithm, dataset, metrics, rounds, best) -> None:
-  """Raises ValueError for arguments that would otherwise fail only later."""
+  """Raises ValueError now for arguments that would otherwise fail during training."""
   if algorithm.sampling is None:
     raise ValueError('the algorithm has no sampling: which clients participate in a round?')
   if rounds < 1 or not metrics:
@@ -253,10 +257,10 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
 
 
 def describe(value: Any, depth: int = 0) -> str:
-  """Returns a text that is equal for equal values, in every process.
+  """Describes a value by a text. Equal values get equal texts in every process.
 
-  Functions are described by their names and captured values, objects by their types and
-  attributes.
+  The text of a function consists of its name and captured values. The text of an object
+  consists of its type and attributes.
   """
 
   def inner(part):
@@ -277,7 +281,7 @@ def describe(value: Any, depth: int = 0) -> str:
     cells = [c.cell_contents for c in getattr(value, '__closure__', None) or ()]
     return f'{value.__module__}.{value.__qualname__}({", ".join(map(inner, cells))})'
   attributes = sorted(getattr(value, '__dict__', {}).items())
-  if dataclasses.is_dataclass(value):  # Only its fields, without cached attributes.
+  if dataclasses.is_dataclass(value):  # Other attributes may be cached values.
     fields = [field.name for field in dataclasses.fields(value)]
     attributes = [(name, getattr(value, name)) for name in fields]
   parts = [f'{name}={inner(part)}' for name, part in attributes]
@@ -300,12 +304,30 @@ def run(
   facts: Mapping[str, Any] | None = None,
   epsilon: Callable[[int], float] | None = None,
 ) -> dict[str, Any]:
-  """Runs or resumes an experiment for `train`; returns summary.json, with nan for null.
+  """Runs or resumes the rounds of `train`.
 
-  `cohorts` maps a round, from 0, to its cohort. `evaluate` returns the `metrics` of global
-  weights. `facts` are further entries of the summary. `epsilon` maps the number of rounds
-  done to epsilon. After an interrupt, if a client fails, or if five consecutive rounds
-  dropped every client's update, the rounds done are saved before the run stops.
+  The run stops after an interrupt, after the error of a client, or after five consecutive
+  rounds that dropped every client's update. Before it stops, it saves the finished rounds,
+  unless the interrupted round has overwritten their state.
+
+  Args:
+    process: the learning process.
+    cohorts: a function from a round, counted from 0, to its cohort.
+    evaluate: a function from global weights to the values of `metrics`.
+    metrics: names in `measure.catalog.SCORES`, the main metric first.
+    messages: the sizes of the algorithm's messages.
+    schedule: the number of rounds, and the periods of evaluations and checkpoints.
+    directory: the run's directory.
+    targets: target scores. The summary has the number of rounds to reach each of them.
+    best: the metric that chooses the best round, and the rule for early stopping.
+    warnings: warnings to print and to keep in the summary.
+    client_states: the stored states of clients; None if clients keep no state.
+    facts: further entries of the summary.
+    epsilon: a function from the number of finished rounds to epsilon; None without
+      differential privacy.
+
+  Returns:
+    The content of summary.json, with nan for null.
   """
   for warning in warnings:
     print(f'warning: {warning}', file=sys.stderr)
@@ -318,8 +340,8 @@ def run(
   kept = targets_lib.BestRound(best.metric or next(iter(metrics), ''))
   held.best = kept.round(rows)
   if held.done:
-    held.save()  # The checkpoint exists; this removes older files left by a kill.
-  # Scores that decide something come first, because not all may fit a line.
+    held.save()  # The checkpoint exists; this only removes old files left by a killed run.
+  # Show the metrics of `best` and `targets` first, because a line may not fit all metrics.
   deciding = [best.metric, *(target.metric for target in targets)]
   shown = sorted(metrics, key=lambda name: name not in deciding)
   progress = progress_lib.Progress(schedule, shown, rows)
@@ -348,11 +370,11 @@ def run(
       row = {**row, **(measured or dict.fromkeys(metrics, math.nan))}
       directory.release(row, held.done + 1)
       rows.append(row)
-      # Only now is the round done: an interrupt before this line repeats it.
+      # The next line finishes the round. After an earlier interrupt, the run repeats the round.
       held.take(output, row)
       if measured:
         held.best = kept.round(rows)
-      del output  # A second reference would force a copy.
+      del output  # A second reference to the state would force the next round to copy it.
       due = schedule.due(schedule.checkpoint_every, held.done)
       due |= bool(best.metric) and held.best == held.done
       if due or held.is_lost or held.is_old:
@@ -386,7 +408,7 @@ def run(
 class _Held:
   """The state of a run between rounds.
 
-  `lost` is the number of consecutive rounds up to now that dropped every update.
+  `lost` counts how many of the latest rounds in a row dropped every update.
   """
 
   def __init__(self, process, directory, client_states):
@@ -425,7 +447,7 @@ class _Held:
     return time.monotonic() - self._saved_at >= _SAVE_SECONDS
 
   def weights(self):
-    """Returns the global weights. Release them before the next round."""
+    """Returns the global weights. Delete every reference to them before the next round."""
     return self._process.get_model_weights(self._state)
 
   def next(self, cohort: cohort_lib.Cohort, messages):
@@ -442,18 +464,18 @@ class _Held:
     return output, row | runtimes.measured()
 
   def take(self, output, row) -> None:
-    """Adopts the result of a finished round."""
+    """Replaces the current state by the result of a finished round."""
     done, clients = self.done + 1, self._clients
     if clients:
       kept = clients.write(output.metrics[examples_lib.NAME], done)
-      # One statement, so that an interrupt cannot save one value without the others.
+      # Assign all values in one statement, so that an interrupt cannot separate them.
       self._state, self.done, clients.kept = output.state, done, kept
     else:
       self._state, self.done = output.state, done
     self.count_lost(row)
 
   def count_lost(self, row) -> None:
-    """Counts a round that dropped every update. Rounds without examples are ignored."""
+    """Updates `lost` after a round. A round without examples does not change `lost`."""
     if _dropped_all(row):
       self.lost += 1
     elif not math.isnan(row['loss']):
@@ -480,10 +502,10 @@ class _Held:
     self._saved_at = time.monotonic()
 
   def save_interrupted(self) -> None:
-    """Saves an interrupted run's state and says where the run will resume."""
+    """Saves an interrupted run's state, and prints the round from which the run resumes."""
     try:
       self._state = runtimes.keep(self._state)
-    except ValueError:  # The interrupted round has overwritten it.
+    except ValueError:  # The interrupted round has overwritten the state.
       print(
         f'\nstopped before round {self.done + 1} was evaluated; the same command'
         ' goes on from the checkpoint before',
@@ -497,14 +519,14 @@ class _Held:
 
 
 def _dropped_all(row) -> bool:
-  """Whether a round dropped every client's update and so measured nothing."""
+  """Whether a round dropped every client's update, so that it has no loss."""
   return row['clients_dropped'] > 0 and math.isnan(row['loss'])
 
 
 def _explained(error, cohort: cohort_lib.Cohort, round_number: int) -> str:
   ids = dict(enumerate(cohort.client_ids))
   names = [ids.get(i, i) for i in (error.client_index, error.last_index)]
-  # Extract the part of TensorFlow's message that one of our checks wrote.
+  # If a check of this project failed, extract the check's text from TensorFlow's message.
   said = re.search(r'assertion failed: \[client -?\d+: (.*?)\] ?\[', error.reason)
   return (
     f'{client_error.which(*names)} failed in round {round_number}:'
@@ -529,7 +551,7 @@ def _row(measured, cohort, messages) -> dict[str, float]:
 def _summarise(
   finished: run_files.Run, metrics, messages, targets, best, warnings
 ) -> dict[str, Any]:
-  """Returns the summary. Means leave out rounds without a measurement."""
+  """Returns the content of summary.json. A mean leaves out rounds without a value."""
   table = finished.metrics
 
   def mean(name):
