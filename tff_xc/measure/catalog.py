@@ -1,8 +1,8 @@
 """Defines every metric, without importing TensorFlow or NumPy.
 
-Evaluations measure `SCORES`, the keys of "final" and "best" in summary.json. Every round
-measures `ROUND`, and the rounds of some algorithms also measure `STEPS`. A metrics.csv
-may have further columns if a user's own algorithm adds metrics.
+Evaluations measure `SCORES`, which are the keys of "final" and "best" in summary.json. Every
+round measures `ROUND`. The rounds of some algorithms also measure `STEPS`. A metrics.csv has
+further columns if a user's algorithm adds metrics.
 """
 
 import re
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
   import pandas as pd
 
-# The k of metrics with an @k, except MAP@10, and the k of metrics for lists of items.
+# The values of k in metrics such as P@k, and in metrics such as hit@k that rank longer lists.
+# MAP@10 exists only with k = 10.
 AT = (1, 3, 5)
 _OF_LISTS = (*AT, 10, 20)
 
@@ -20,25 +21,25 @@ _OF_LISTS = (*AT, 10, 20)
 class Metric(NamedTuple):
   """The heading, definition and properties of a metric."""
 
-  heading: str  # Its name in tables and legends.
-  meaning: str  # Its definition, in one line.
-  # The parts of a data set or model that it is computed from: 'test',
-  # 'validation', 'retrieval', 'propensity', 'train', 'class rows', 'clients'. Empty for
-  # `ROUND`.
+  heading: str  # The metric's name in tables and legends.
+  meaning: str  # The metric's definition in one line.
+  # The metric is computed from these parts of a data set or model: 'test', 'validation',
+  # 'retrieval', 'propensity', 'train', 'class rows', 'clients'. Empty for `ROUND`.
   needs: tuple[str, ...] = ()
-  # 'fraction', printed in percent ('mcc' may be negative); 'distance' between unit
-  # vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients', 'batches',
-  # 'parameters', 'seconds', 'norm' or 'loss'.
+  # 'fraction', which is printed in percent and may be negative for 'mcc'; 'distance' between
+  # unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients', 'batches', 'parameters',
+  # 'seconds', 'norm', 'loss' or 'epsilon'.
   unit: str = 'fraction'
   better: str = 'higher'  # 'higher', 'lower', or 'neither'.
 
   def best(self, values: 'pd.Series') -> float:
-    """Returns the best of a column's values; nan if all are nan."""
+    """Returns the best value of a column; nan if all values are nan."""
     return float(values.min() if self.better == 'lower' else values.max())
 
 
-# Each entry is name | heading | unit | better | needs, and the meaning on the next lines. A
-# name with {k} stands for a metric for each k in `AT`, and {list} for each in `_OF_LISTS`.
+# The first line of an entry is name | heading | unit | better | needs. The next lines are the
+# meaning. An entry with {k} defines a metric for each k in `AT`. An entry with {list} defines a
+# metric for each k in `_OF_LISTS`.
 _SCORES = """
 top1 | top-1 | fraction | higher | test
     test examples whose class is ranked first
@@ -180,7 +181,7 @@ pair_similarity | pair similarity | fraction | lower
 
 
 def _read(text: str) -> Mapping[str, Metric]:
-  """Parses a text such as the ones above into metrics by name, in the order of the text."""
+  """Parses a text such as `_SCORES`. Returns metrics by name, in the order of the text."""
   found = {}
   for entry in re.split(r'\n(?! )', text.strip()):
     head, *meaning = (line.strip() for line in entry.splitlines())
@@ -197,7 +198,7 @@ def _read(text: str) -> Mapping[str, Metric]:
 SCORES, ROUND, STEPS = map(_read, (_SCORES, _ROUND, _STEPS))
 OF_CLIENTS = tuple(_read(_CLIENTS))
 SCORES |= _read(_CLIENTS)
-# The suffix of the same scores on validation examples, which may select the best round.
+# With this suffix, a score is measured on validation examples. It may select the best round.
 VALIDATION = '_validation'
 for _name, _of_test in list(SCORES.items()):
   if _of_test.needs == ('test',) and _name + VALIDATION not in SCORES:
@@ -207,13 +208,13 @@ for _name, _of_test in list(SCORES.items()):
       needs=('validation',),
     )
 METRICS: Mapping[str, Metric] = {**SCORES, **ROUND, **STEPS}
-# The scores of test or retrieval examples that are fractions.
+# Scores of test or retrieval examples with the unit 'fraction'.
 HELD_OUT = tuple(
   name
   for name, m in SCORES.items()
   if {'test', 'retrieval'} & set(m.needs) and m.unit == 'fraction'
 )
-# Scores that are not defined for sets of labels.
+# Scores that need exactly one label for each example.
 OF_ONE_LABEL = ('top1', 'top5', 'macro_f1', 'mcc', 'test_loss', 'train_top1')
 OF_ONE_LABEL += tuple(n + VALIDATION for n in OF_ONE_LABEL[:4])
 HEADLINES = ('top1', 'p@1', 'map@10', 'hit@10')
@@ -226,7 +227,7 @@ def measurable(names: Collection[str], present: Collection[str]) -> tuple[str, .
 
 
 def ranks(names: Collection[str]) -> tuple[int, ...]:
-  """Returns the k of `AT`, and the k of list metrics among `names`, in ascending order."""
+  """Returns each k of `AT` and of the list metrics in `names`, in ascending order."""
   lists = ('ndcg@', 'hit@', 'recall@')
   names = [n.removesuffix(VALIDATION) for n in names if n.startswith(lists)]
   more = {int(n.partition('@')[2]) for n in names}

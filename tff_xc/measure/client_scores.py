@@ -1,4 +1,4 @@
-"""Scores of a model on each client's own held-out examples."""
+"""Scores a model on each client's held-out examples."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -13,11 +13,11 @@ from tff_xc.measure import skew
 if TYPE_CHECKING:
   import pandas as pd
 
-# The values of the column `part` of `clients`.
+# The values of the column `part` in the result of `clients`.
 TRAINED, UNSEEN = 'trained', 'unseen'
-# The most groups of clients, and the fewest clients that are grouped.
+# The largest number of groups of clients. `groups` divides only this many clients or more.
 _GROUPS, _LEAST = 4, 8
-# The stream of a numpy generator that is seeded with [seed, stream].
+# NumPy's generator in `drawn` is seeded with [seed, this number].
 _DRAWN = 4
 
 
@@ -26,11 +26,11 @@ def top1(
   held_out: partition_lib.Partition,
   predict: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-  """Returns float64 [K], the share of each client's examples that are predicted right.
+  """Returns float64 [K], the share of each client's examples with a right prediction.
 
-  `predict` maps numbers of examples, int [k], to their first-ranked classes, int [k]. A
+  `predict` maps indices of examples, int [k], to their first-ranked classes, int [k]. A
   prediction is right if it is the example's class or one of its labels. Examples without
-  labels do not count. A client without any counted example has nan.
+  labels do not count. The result is nan for a client without examples that count.
   """
   numbers, owners = held_out.numbers, held_out.owners()
   labels = pool.labels[numbers]
@@ -53,8 +53,8 @@ def top1(
 def statistics(scores: np.ndarray) -> dict[str, float]:
   """Returns mean, median, p10, worst and std of scores float [K], ignoring nan.
 
-  `p10` is the 10th percentile, `worst` the mean of the lowest tenth (at least one score),
-  and `std` the population's standard deviation. All are nan if there is no score.
+  `p10` is the 10th percentile. `worst` is the mean of the lowest tenth of scores (at least one
+  score). `std` is the population standard deviation. Without scores, all results are nan.
   """
   ranked = np.sort(scores[~np.isnan(scores)])
   if not len(ranked):
@@ -71,7 +71,7 @@ def statistics(scores: np.ndarray) -> dict[str, float]:
 def parts(
   dataset: client_data.FederatedDataset,
 ) -> Iterator[tuple[str, partition_lib.Partition, partition_lib.Partition]]:
-  """Yields (part, training examples, held-out examples) for trained and unseen clients.
+  """Yields (part, training examples, held-out examples) of training clients and unseen clients.
 
   Raises InputError if no client of the data set has held-out examples.
   """
@@ -91,8 +91,9 @@ def parts(
 def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
   """Returns a row for each client of `parts`, in the order of the parts.
 
-  The columns are `client`, the id; `part`; the numbers of `training_examples` and
-  `test_examples`; and `classes`, the number of distinct classes of both.
+  The columns `client` and `part` have the client's id and part. `training_examples` and
+  `test_examples` are numbers of examples. `classes` is the number of distinct classes of all
+  these examples.
   """
   import pandas as pd
 
@@ -119,9 +120,9 @@ def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
 def groups(values: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
   """Yields (least value, largest value, members bool [K]) for groups of similar clients.
 
-  `values`, int [K], are split at their quartiles, so at most four groups have about equal
-  numbers of clients. Yields nothing if all clients would be in one group, or if there are
-  fewer than eight.
+  The quartiles of `values`, int [K], separate the groups. There are at most four groups, with
+  about equal numbers of clients. Yields nothing if all clients would be in one group, or if
+  there are fewer than eight clients.
   """
   if len(values) < _LEAST:
     return
@@ -136,7 +137,7 @@ def groups(values: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
 
 
 def drawn(dataset: client_data.FederatedDataset, count: int, seed: int) -> partition_lib.Partition:
-  """Returns the held-out examples of `count` random training clients that have any.
+  """Draws `count` training clients with held-out examples, and returns these examples.
 
   Raises InputError if fewer clients have held-out examples.
   """

@@ -1,21 +1,21 @@
 """Computes the bytes that a client receives and sends in a round, and FullSoftmax's bytes.
 
-The bytes count the payload of one client in one round, without padding (messages: FedSS,
-Algorithm 1 and section 3).
-  down: the encoder's trained weights and the requested rows of every table; for each
-        class row also its probability, if the server sends probabilities; and the
-        messages of a round's parts (`tff_xc.round.parts`), such as SCAFFOLD's control
-        variate;
-  up:   the requested ids, then the encoder's delta, the updated rows with their
-        ids, and the client's weight, one float. With compression
-        (`tff_xc.options.compression`), each row or tensor takes whole bytes, and its
-        smallest and largest number are sent, too. With distributed privacy, clients send
-        integers of whole bytes. Parts of a round may add replies.
-With `Bfloat16`, weights, rows and deltas have 2 bytes a number in both directions, and
-everything else has 4.
-If every row of a table is requested, neither message contains ids, because row c is at
-index c. The round's seed, other scalars, and the sums for the metrics, about 50 bytes, are
-not counted. A client whose update is dropped is counted like any other.
+The bytes are the payload of one client in one round, without padding. FedSS (Algorithm 1 and
+section 3) describes the messages.
+  down: the encoder's trained weights and the requested rows of every table. If the server
+        sends class probabilities, each class row comes with its probability. The parts of
+        an algorithm (`tff_xc.round.parts`) may add messages, such as SCAFFOLD's control
+        variate.
+  up:   the requested ids, the encoder's delta, the updated rows with their ids, and the
+        client's weight, which is one float. With compression
+        (`tff_xc.options.compression`), each row or tensor takes whole bytes, and the
+        client also sends its smallest and largest number. With distributed privacy,
+        clients send integers of whole bytes. Parts of an algorithm may add replies.
+With `Bfloat16`, a number in weights, rows and deltas has 2 bytes in both directions. All other
+numbers have 4 bytes. If a client requests all rows of a table, neither message contains ids,
+because row c is at index c. The bytes do not include the round's seed, other scalars, and the
+sums for the metrics, which have about 50 bytes. A client with a dropped update counts like any
+other client.
 `tests/round/test_crossing.py` compares these bytes with the values that a round passes to
 clients and aggregates.
 """
@@ -39,20 +39,21 @@ _ID, _FLOAT = 4, 4
 class TableSizes(NamedTuple):
   """Sizes of a table's messages, in bytes."""
 
-  row_bytes: int  # One row as clients hold it: 4 d, and 4 more with a bias.
+  row_bytes: int  # The bytes of a row in a client's memory: 4 d, and 4 more with a bias.
   down: int  # The bytes that a client receives for each row that it requests.
-  up: int  # The bytes that a client sends for each such row: ids and the row.
+  up: int  # The bytes that a client sends for each requested row: ids and the row.
 
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-  """Sizes of messages; converts numbers of requested rows into bytes."""
+  """Sizes of messages. The methods convert numbers of requested rows into bytes."""
 
   encoder_bytes: int  # The encoder's trained weights in a client's memory, without tables.
   frozen_bytes: int  # The encoder's other weights in a client's memory.
-  # Bytes of FullSoftmax in one direction: the weights of the task's model with all class rows.
+  # Bytes that FullSoftmax sends in one direction: all weights of the task's model, including
+  # all class rows.
   full_bytes: int
-  # Bytes that a client receives and sends besides `tables`.
+  # Bytes that a client receives and sends in addition to rows of `tables`.
   down: int
   up: int
   tables: Mapping[str, TableSizes]  # By name.
@@ -62,8 +63,8 @@ class Messages:
   def of_round(self, rows: Mapping[str, float], largest: Mapping[str, float]) -> dict[str, float]:
     """Returns a round's metrics of message and client sizes.
 
-    `rows` is the mean and `largest` the largest number of rows that a client requests, by
-    table.
+    `rows` has for each table the mean number of rows that a client requests. `largest` has
+    the largest number of rows that any client requests.
     """
     tables = self.tables.items()
     down = self.down + sum(rows[name] * t.down for name, t in tables)
@@ -77,15 +78,15 @@ class Messages:
     }
 
   def saving(self, sent: float) -> float | None:
-    """Returns the fraction of FullSoftmax's bytes, down and up, that is saved.
+    """Returns the saved fraction of the bytes that FullSoftmax sends in both directions.
 
     Args:
-      sent: bytes that a client receives and sends in a round.
+      sent: the sum of the bytes that a client receives and sends in a round.
 
     Returns:
-      A number up to 1. It is negative if the client receives and sends more than
-      FullSoftmax's clients, for example because of row ids, control variates, or wide
-      hash tables. None for training without clients, which has no messages.
+      A number up to 1. The number is negative if `sent` is larger than with FullSoftmax, for
+      example because of row ids, control variates, or wide hash tables. None for training
+      without clients, which has no messages.
     """
     if not self.has_clients:
       return None
@@ -136,7 +137,8 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   trained = _of_encoder(frozen.trained_part(algorithm, specs))
   trained_bytes = total(held, trained)
   all_bytes = total(held, _of_encoder(specs))
-  # FullSoftmax would send the same share of the task's encoder; FedMLH has several copies.
+  # FullSoftmax is assumed to train the same share of the encoder. Take this share of the task's
+  # encoder, because FedMLH's model has several copies of the encoder.
   plain = (algorithm.task_model or algorithm.model).weight_specs()
   encoder = total(held, _of_encoder(plain)) * trained_bytes // max(all_bytes, 1)
   return Messages(
@@ -150,25 +152,25 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   )
 
 
-# Features are counted for about this many clients.
+# `own_rows` counts features for about this many clients.
 _MOST_READ = 1000
 
 
 class OwnRows(NamedTuple):
   """The number of rows of a table that each client's examples need."""
 
-  counts: np.ndarray  # int [k], the numbers of rows of clients that have examples.
-  sizes: np.ndarray  # int [k], the numbers of examples of these clients.
+  counts: np.ndarray  # int [k], the number of rows of each client that has examples.
+  sizes: np.ndarray  # int [k], the number of examples of each of these clients.
 
 
 def own_rows(
   train: client_data.PartitionedClientData, num_classes: int, drawn: int = 0, tied: bool = False
 ) -> dict[str, OwnRows]:
-  """Returns by table the number of rows that each client's examples need in a round.
+  """Returns for each table the number of rows that each client's examples need in a round.
 
-  A client needs the classes of all of its examples, and the features of the `drawn`
-  examples that it uses (0: all). Features are counted in one random draw for about 1,000
-  clients. If features are `tied` to class rows, one table has both.
+  A client needs the class rows of all its examples. It needs the feature rows of only `drawn`
+  of its examples (0: all of them). Features are counted for about 1,000 clients, each with one
+  random draw of examples. If features are `tied` to class rows, one table has both.
   """
   import numpy as np
 

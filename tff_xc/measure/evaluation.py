@@ -16,13 +16,14 @@ from tff_xc.data import (
 )
 from tff_xc.measure import catalog, client_scores, ranking, search
 
-# The most training examples for 'train_top1'.
+# 'train_top1' uses at most this many training examples.
 _TRAIN_EXAMPLES = 5_000
 # Rank at least this many embeddings at once, because each search reads the whole class table.
 _RANKED_AT_ONCE = 2048
-# The most ranks in memory if an example's `seen` classes, maybe thousands, are left out.
+# The most ranks in memory at once. To leave out the `seen` classes of an example (maybe
+# thousands), the search ranks as many additional classes.
 _RANKS = 2**22
-# Parts that a metric may need and a data set may lack.
+# Some metrics need these parts of a data set, and some data sets lack these parts.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
 _RETRIEVAL = {n for n, m in catalog.SCORES.items() if 'retrieval' in m.needs}
 _MEAN = 'pc_mean'
@@ -35,20 +36,20 @@ _RANKED = {
   ),
   _MEAN,
 }
-# The most scores in memory at once; each example has n scores.
+# The most scores in memory at once. Each example has a score for each of the n labels.
 _SCORES = 2**25
 _EXAMPLES = 256
-# The number of neighboring labels in a group; `top_labels` first compares groups.
+# `top_labels` first compares groups. A group consists of this many consecutive labels.
 _GROUP = 64
 
 
 class Evaluator:
   """Measures a model by the metrics of `catalog.SCORES`.
 
-  Test, validation and some training examples rank all classes (a single label is a set of
-  one label). Retrieval examples rank each other. Distances are measured between the
-  classes of training clients. Examples are read block by block. Raises ValueError for a
-  metric that does not exist or that the data do not allow.
+  For test, validation and some training examples, it ranks all classes. A single label counts
+  as a set of one label. For each retrieval example, it ranks the other retrieval examples.
+  Metrics of class distances use the classes of training clients. Examples are read in blocks.
+  Raises ValueError for a metric that does not exist or that the data do not allow.
   """
 
   def __init__(
@@ -58,7 +59,7 @@ class Evaluator:
     metrics: Sequence[str],
     clients: partition_lib.Partition | None = None,
   ):
-    """Prepares; `clients` are the held-out examples for `catalog.OF_CLIENTS`."""
+    """Checks `metrics`. `clients` are the held-out examples for `catalog.OF_CLIENTS`."""
     if unknown := set(metrics) - set(catalog.SCORES):
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
     for name in metrics:
@@ -76,11 +77,11 @@ class Evaluator:
     self._best_labels = LabelSearch(model.head, model.num_classes)
 
   def __call__(self, weights: classifier.ModelWeights) -> dict[str, float]:
-    """Returns every metric by name: fractions, and Euclidean distances."""
+    """Returns every metric by name, in the unit of `catalog.SCORES`."""
     wanted, measured, data = set(self.metrics), {}, self._dataset
     if wanted & _RETRIEVAL:
       pool = data.retrieval
-      # Concatenate the embeddings of parallel networks, if there are several.
+      # If there are several parallel networks, concatenate their embeddings.
       embeddings = self.embeddings(weights, pool).reshape([len(pool), -1])
       measured |= ranking.retrieval_scores(embeddings, pool.labels)
     if wanted & set(catalog.OF_CLIENTS):
@@ -115,16 +116,16 @@ class Evaluator:
   def embeddings(
     self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None
   ) -> np.ndarray:
-    """Returns embeddings float32 [k, d] of all examples, or of those in `numbers`."""
+    """Returns embeddings float32 [k, d] of all examples, or of the examples `numbers`, int [k]."""
     return np.concatenate(list(self._embedded(weights, pool, numbers)))
 
   def predict(self, weights, pool: pool_lib.Pool, numbers: np.ndarray | None = None) -> np.ndarray:
-    """Returns int32 [k], the first-ranked of all n classes for each of k examples."""
+    """Returns int32 [k], the first-ranked class of each example in `numbers` (None: of all)."""
     rank = self._ranker(weights)
     return self._top(weights, rank, pool, numbers, 1)[:, 0]
 
   def of_clients(self, weights, held_out: partition_lib.Partition) -> np.ndarray:
-    """Returns float64 [K], `client_scores.top1` of examples in the pool of `train`."""
+    """Returns float64 [K], `client_scores.top1` of each client's `held_out` examples."""
     pool = self._dataset.train.pool
 
     def predict(numbers):
@@ -146,7 +147,7 @@ class Evaluator:
       yield embed(weights, sparse.as_tensors(x)).numpy()
 
   def _ranked(self, weights, rank, wanted, pool=None) -> dict[str, float]:
-    """Returns the metrics that rank classes, for `pool` or by default the test examples."""
+    """Returns the metrics of ranked classes for the examples of `pool` (None: test examples)."""
     of_one = [
       name
       for name in catalog.OF_ONE_LABEL
@@ -182,8 +183,8 @@ class Evaluator:
   def _with_losses(self, rank, table, labels, losses: list):
     """Wraps `rank` so that it appends each example's cross-entropy to `losses`.
 
-    With logits z it is log sum_c exp(z_c) - z_y, like the training loss over all classes.
-    `labels`, int [e], are in the order in which the examples are ranked.
+    For logits z and label y, the cross-entropy is log sum_c exp(z_c) - z_y, like the training
+    loss over all classes. `labels`, int [e], have the same order as the ranked examples.
     """
     if self._model.head.scoring_rows(table) is None:
       raise ValueError('test_loss needs a logit of each class.')
@@ -203,7 +204,7 @@ class Evaluator:
     return ranked
 
   def _top(self, weights, rank, pool, numbers, k: int) -> np.ndarray:
-    """Returns int32 [examples, k], the best classes of each example."""
+    """Returns int32 [number of examples, k], the k best classes of each example."""
     top, first, seen = [np.zeros([0, k], np.int32)], 0, pool.seen
     if seen is not None and numbers is not None:
       seen = seen.some(numbers)
@@ -222,7 +223,7 @@ class Evaluator:
     return np.concatenate(top)
 
   def _ranker(self, weights):
-    """Returns a function (embeddings [e, ...], k) -> classes int32 [e, k], best first."""
+    """Returns a function (embeddings [e, ...], k) -> classes int32 [e, k], the best first."""
     table = weights.class_table
     scoring = self._model.head.scoring_rows(table)
     if scoring is None:
@@ -231,7 +232,7 @@ class Evaluator:
     return lambda embeddings, k: search.top_k(embeddings, rows, k, bias)
 
   def _embedding_of_sparse(self, weights):
-    """Returns the embedding function of sparse examples, traced once for all sizes."""
+    """Returns a function that embeds sparse examples. It is traced once for all batch sizes."""
     if self._embed_sparse is None:
       specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), weights)
       self._embed_sparse = tf.function(
@@ -243,7 +244,7 @@ class Evaluator:
 
   @functools.cached_property
   def _some_training_examples(self) -> np.ndarray:
-    """Numbers of up to 5,000 training examples of clients in a fixed random order."""
+    """The indices of up to 5,000 training examples, from clients in a fixed random order."""
     partition, some = self._dataset.train.partition, [np.zeros(0, np.int64)]
     for index in np.random.default_rng(0).permutation(len(partition)):
       if sum(map(len, some)) >= _TRAIN_EXAMPLES:
@@ -253,7 +254,7 @@ class Evaluator:
 
 
 def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-  """Joins blocks of embeddings to blocks of at least `_RANKED_AT_ONCE`, except the last."""
+  """Joins blocks until they have `_RANKED_AT_ONCE` or more embeddings. The last may be smaller."""
   held = []
   for embedded in blocks:
     held.append(embedded)
@@ -265,10 +266,10 @@ def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 class LabelSearch:
-  """Finds the best labels by the scores of one head; the search is traced once.
+  """Finds the best labels for heads with scores that are not inner products.
 
-  It serves heads whose scores are not inner products (`heads.Head.scoring_rows`). Scores
-  are computed for a block of examples at a time, so memory is bounded.
+  See `heads.Head.scoring_rows`. The search is traced once. To limit memory, it computes the
+  scores of one block of examples at a time.
   """
 
   def __init__(self, head: heads.Head, num_labels: int):
@@ -293,15 +294,15 @@ class LabelSearch:
 def top_labels(scores: tf.Tensor, k: int) -> tf.Tensor:
   """Returns int32 [b, k], the labels with the k largest scores of [n, b].
 
-  Of equal scores, the lower label comes first. A label without a finite score is not
-  returned; a row with fewer than k labels ends in -1. The k best labels lie in the k
-  groups of neighboring labels with the largest maxima (the first groups, if equal). Only
-  the labels of these groups are sorted.
+  If scores are equal, the lower label comes first. A label with a score that is not finite is
+  never returned. A row with fewer than k labels ends in -1. Labels are divided into groups of
+  consecutive labels. The k best labels are in the k groups with the largest maxima (if maxima
+  are equal, in the first of these groups). Only the labels of these groups are sorted.
   """
   n, size = scores.shape[0], tf.shape(scores)[1]
   maxima = _group_maxima(scores)
   groups = tf.math.top_k(tf.transpose(maxima), min(k, maxima.shape[0])).indices
-  # Sort the groups, because `tf.math.top_k` returns the first of equal scores.
+  # Sort the groups, because `tf.math.top_k` prefers the first of equal scores.
   starts = _GROUP * tf.sort(groups, axis=1)
   labels = tf.reshape(starts[:, :, None] + tf.range(_GROUP), [size, -1])
   examples = tf.broadcast_to(tf.range(size)[:, None], tf.shape(labels))
@@ -315,7 +316,7 @@ def top_labels(scores: tf.Tensor, k: int) -> tf.Tensor:
 
 
 def _group_maxima(scores):
-  """Returns each group's largest score, float32 [groups, b]; the last group may be smaller."""
+  """Returns float32 [number of groups, b], the largest score of each group."""
   n, size = scores.shape[0], tf.shape(scores)[1]
   whole = n - n % _GROUP
   groups = tf.reshape(scores[:whole], [whole // _GROUP, _GROUP, size])

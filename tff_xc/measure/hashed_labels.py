@@ -1,8 +1,10 @@
-"""FedMLH's theory about the effects of hashing labels into buckets.
+"""Computes what FedMLH's theory says about hashing labels into buckets.
 
-Lemma 1: a bucket has more positive examples than a label. Theorem 1: with more positive
-examples, a centroid has a smaller error. Lemma 2: how many buckets distinguish all
-labels. Theorem 2: the label distributions of clients become more similar.
+Lemma 1 says that a bucket has more positive examples than a label. Theorem 1 says that a
+centroid of more positive examples has a smaller error. Lemma 2 gives the number of buckets
+that distinguishes all labels. Theorem 2 says that hashing makes the label distributions of
+clients more similar. B is the number of buckets of a hash table, R is the number of hash
+tables, and n is the number of labels.
 """
 
 import math
@@ -16,8 +18,8 @@ from tff_xc.data import hashing
 def expected_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray:
   """Returns float64 [n], the expected number of positive examples in each label's bucket.
 
-  The bucket has the label's examples, and those of each other label with probability
-  1 / B. An example with two labels in one bucket counts twice.
+  The bucket has all examples of its label. It has the examples of another label with
+  probability 1 / B. An example with two labels in one bucket counts twice.
   """
   counts = np.asarray(label_counts, np.float64)
   return counts + (counts.sum() - counts) / num_buckets
@@ -26,8 +28,8 @@ def expected_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray
 def least_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray:
   """Returns float64 [n], the paper's lower bound of `expected_positives` (Lemma 1).
 
-  The bound is n_j + (N - n_j) / B - N / B^2, where label j has n_j positive examples and
-  all labels together have N.
+  Label j has n_j positive examples, and all labels together have N. The bound is
+  n_j + (N - n_j) / B - N / B^2.
   """
   everything = np.sum(label_counts)
   return expected_positives(label_counts, num_buckets) - everything / num_buckets**2
@@ -36,9 +38,10 @@ def least_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray:
 def expected_examples(labels: scipy.sparse.csr_matrix, num_buckets: int) -> np.ndarray:
   """Returns float64 [n], the expected number of examples in each label's bucket.
 
-  Unlike in `expected_positives`, an example counts at most once for a bucket. `labels`
-  are bool [N, n]. The result is n_j plus the sum of 1 - (1 - 1 / B)^m over the examples
-  without label j, where m is an example's number of labels.
+  An example counts at most once for a bucket, unlike in `expected_positives`. `labels` are
+  bool [N, n] for N examples. Let n_j be the number of examples with label j, and m the number
+  of labels of an example. The result is n_j plus the sum of 1 - (1 - 1 / B)^m over the examples
+  without label j.
   """
   hit = 1 - (1 - 1 / num_buckets) ** np.diff(labels.indptr)
   counts = np.bincount(labels.indices, minlength=labels.shape[1])
@@ -48,10 +51,10 @@ def expected_examples(labels: scipy.sparse.csr_matrix, num_buckets: int) -> np.n
 def drawn_positives(
   label_counts: np.ndarray, chosen: np.ndarray, num_buckets: int, draws: int
 ) -> np.ndarray:
-  """Returns float64 [draws], numbers of positive examples under many hash functions.
+  """Returns float64 [draws], mean numbers of positive examples under `draws` hash functions.
 
-  Entry s is the mean over the `chosen` labels, bool [n], of the positive examples in
-  their buckets of the table with seed s. An example with two labels in one bucket counts
+  Entry s uses the hash table with seed s. It is the mean number of positive examples in the
+  buckets of the `chosen` labels, bool [n]. An example with two labels in one bucket counts
   twice.
   """
   weights = np.asarray(chosen, np.float64) / np.sum(chosen)
@@ -66,9 +69,9 @@ def centroid_error(
 ) -> float:
   """Returns the mean squared error of the centroid of `positives` examples (Theorem 1).
 
-  The examples are drawn with replacement from the rows of x [N, D], N at least 2, `draws`
-  times. The error is the squared distance from the centroid of x, times N / (N - 1),
-  because x itself is a sample.
+  Each of `draws` draws takes `positives` rows of x [N, D] with replacement. N is at least 2.
+  The error of a draw is the squared distance of its centroid from the centroid of x. It is
+  multiplied by N / (N - 1), because x itself is a sample.
   """
   size = x.shape[0]
   shares = random.multinomial(positives, np.full(size, 1 / size), draws)
@@ -77,7 +80,7 @@ def centroid_error(
 
 
 def mean_load(num_labels: int, num_tables: int, num_buckets: int) -> float:
-  """Returns the number of labels in a label's bucket, averaged over labels and tables."""
+  """Returns the number of labels in a label's bucket, averaged over labels and hash tables."""
   ones = np.ones(num_labels)
   loads = [bucket_counts(ones, r, num_buckets) for r in range(num_tables)]
   return float(np.square(loads).sum() / (num_labels * num_tables))
@@ -86,22 +89,22 @@ def mean_load(num_labels: int, num_tables: int, num_buckets: int) -> float:
 def least_buckets(num_labels: int, num_tables: int, failure: float) -> int:
   """Returns the B that distinguishes all labels with probability 1 - `failure` (Lemma 2).
 
-  There are n (n - 1) / 2 pairs, and a pair collides in all R tables with probability
-  B^-R. Therefore no pair collides in all tables with probability at least 1 - failure if
-  B is at least (n (n - 1) / (2 failure))^(1 / R).
+  There are n (n - 1) / 2 pairs of labels. A pair collides in all R tables with probability
+  B^-R. The probability that any pair collides in all tables is therefore at most `failure` if B
+  is at least (n (n - 1) / (2 failure))^(1 / R).
   """
   pairs = num_labels * (num_labels - 1) / 2
   return math.ceil((pairs / failure) ** (1 / num_tables))
 
 
 def total_collisions(num_labels: int, num_tables: int, num_buckets: int) -> int:
-  """Returns the number of labels that share all their buckets with an earlier label."""
+  """Returns how many labels have the same bucket as an earlier label in every hash table."""
   joint = joint_buckets(num_labels, num_tables, num_buckets)
   return num_labels - len(np.unique(joint))
 
 
 def joint_buckets(num_labels: int, num_tables: int, num_buckets: int) -> np.ndarray:
-  """Returns int64 [n], the same number for labels that share their buckets in all tables."""
+  """Returns int64 [n]. Two entries are equal if the labels share their buckets in all tables."""
   ids = np.arange(num_labels)
   buckets = np.stack([hashing.buckets(ids, seed, num_buckets) for seed in range(num_tables)])
   return np.unique(buckets, axis=1, return_inverse=True)[1].reshape(-1)
@@ -128,8 +131,8 @@ def group_counts(label_counts: np.ndarray, groups: np.ndarray, num_groups: int) 
 def bucket_examples(labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int) -> np.ndarray:
   """Returns int64 [B], the number of examples with a label in each bucket of a table.
 
-  `labels` are bool [N, n]. Unlike in `bucket_counts`, an example counts at most once for
-  a bucket.
+  `labels` are bool [N, n]. An example counts at most once for a bucket, unlike in
+  `bucket_counts`.
   """
   size, num_labels = labels.shape
   buckets = hashing.buckets(np.arange(num_labels), seed, num_buckets)
@@ -141,11 +144,11 @@ def bucket_examples(labels: scipy.sparse.csr_matrix, seed: int, num_buckets: int
 def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
   """Returns float64 [K, K], Kullback-Leibler divergences between clients, in nats.
 
-  Entry (i, j) is the divergence of client i's label distribution from client j's, computed
-  from `counts` [K, n]. Summing counts over buckets never increases a divergence (Theorem
-  2). It therefore falls if buckets are merged, and grows with more tables. The divergence
-  from a distribution that lacks a label is infinite. To avoid this, each client's counts
-  get `smoothing` in total, distributed like the counts of all clients together.
+  Entry (i, j) is the divergence of client i's label distribution from client j's label
+  distribution, computed from `counts` [K, n]. Merging labels into buckets never increases a
+  divergence (Theorem 2). A divergence may be infinite if client j lacks a label. To avoid
+  infinite values, the function adds `smoothing` to the counts of each client. This number is
+  distributed over the labels like the counts of all clients together.
   """
   counts = np.asarray(counts, np.float64)
   everything = counts.sum(axis=0)

@@ -1,7 +1,7 @@
 """Measures what a server can infer about a client from its requests and updates.
 
-Posteriors follow from Bayes' rule for a server that knows the algorithm and its settings,
-but neither the client's random numbers nor anything else about the client.
+The server knows the algorithm and its settings. It does not know the client's random numbers
+or anything else about the client. It computes posteriors by Bayes' rule.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,15 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-# A class with a larger posterior counts as known to belong to the client.
+# If the posterior of a class is larger, the server is said to know that the client has it.
 KNOWN = 0.5
 
 
 def auc(scores: np.ndarray, positive: np.ndarray) -> float:
   """Returns the area under the ROC curve of scores [k] for `positive`, bool [k].
 
-  It is the probability that a random positive has a higher score than a random negative,
-  where ties count one half. It is nan unless both kinds exist.
+  The area is the probability that a random positive has a higher score than a random
+  negative. Ties count one half. The result is nan without positives or without negatives.
   """
   scores, positive = np.asarray(scores), np.asarray(positive, bool)
   ones, others = positive.sum(), (~positive).sum()
@@ -32,11 +32,12 @@ def auc(scores: np.ndarray, positive: np.ndarray) -> float:
 def of_sampled(requests: np.ndarray, own: int) -> np.ndarray:
   """Returns float64 [r, n], the posterior of each class after each of r requests.
 
-  `requests`, bool [r, n], contain all `own` classes of the client and sampled negatives,
-  sampled by any of `request.SCHEDULES` except the last. The prior is uniform over sets of
-  `own` classes, a size that the length of a request reveals. The schedules treat all
-  other classes alike, so every set of `own` classes that are in all requests is equally
-  likely to have caused them.
+  The client has `own` classes. Each of its `requests`, bool [r, n], contains all of these
+  classes and sampled negatives. Negatives come from any of `request.SCHEDULES` except the
+  randomized one. The prior is uniform over all sets of `own` classes. The server knows the
+  number `own`, because the length of a request reveals it. The schedules treat all negatives
+  alike. Therefore, if a set of `own` classes is contained in all requests, it is as likely as
+  every other set with this property.
   """
   in_all = np.logical_and.accumulate(requests, axis=0)
   count = np.maximum(in_all.sum(axis=1, keepdims=True), 1)
@@ -46,12 +47,13 @@ def of_sampled(requests: np.ndarray, own: int) -> np.ndarray:
 def of_randomized(
   requests: np.ndarray, log_likelihoods: Callable[[int, int], tuple[float, float]], prior: float
 ) -> np.ndarray:
-  """Returns float64 [r, n], the posterior like `of_sampled`, for randomized responses.
+  """Returns the same posteriors as `of_sampled`, for requests by randomized response.
 
-  Classes are independent, and each belongs to the client with probability `prior`. The
-  number of requests that contain a class is a sufficient statistic.
-  `log_likelihoods(times, requests)` returns the log-likelihoods of this number for a class
-  of the client and for another class (`randomized.Response.log_likelihoods`).
+  Classes are independent. Each class belongs to the client with probability `prior`. The
+  posterior of a class depends only on the number of requests that contain the class.
+  `log_likelihoods(times, requests)` returns two log-likelihoods of being in `times` of the
+  `requests`: for a class of the client, and for another class. See
+  `randomized.Response.log_likelihoods`.
   """
   times, found = np.cumsum(requests, axis=0), np.zeros(requests.shape)
   for i, of_request in enumerate(times):
@@ -65,11 +67,12 @@ def of_randomized(
 def of_buckets(rows_of: np.ndarray, seen: np.ndarray) -> np.ndarray:
   """Returns float64 [n], a score of each label from the buckets that a client uses.
 
-  `rows_of`, int [n, R], are the buckets of each label, and `seen`, bool [rows], says which
-  buckets the client uses, exactly those of its own labels. A label is a candidate if all
-  of its buckets are seen. The score is 0 if the label is not a candidate, and 1 if it is
-  the only candidate for one of the buckets. The other candidates share the smallest
-  number of further labels that could explain the buckets, divided by their number.
+  `rows_of`, int [n, R], are the buckets of each label in R hash tables. `seen`, bool [rows],
+  marks the buckets of the client's labels. A label is a candidate if all of its buckets are
+  marked. The score of a label that is not a candidate is 0. The score of a label that is the
+  only candidate for a bucket is 1, so the client must have this label. All other candidates
+  get the same score: the smallest number of further labels that explains the marked buckets,
+  divided by the number of these candidates.
   """
   candidates = seen[rows_of].all(axis=1)
   if not candidates.any():
@@ -77,7 +80,8 @@ def of_buckets(rows_of: np.ndarray, seen: np.ndarray) -> np.ndarray:
   rows = rows_of[candidates]
   alone = np.bincount(rows.ravel(), minlength=len(seen)) == 1
   certain = alone[rows].any(axis=1)
-  # A label has one bucket in each table, so there are as many as a table's buckets.
+  # A label has one bucket in each hash table. So a client has at least as many labels as it
+  # uses buckets of one hash table.
   needed = max(len(np.unique(column)) for column in rows.T)
   rest = max(needed - certain.sum(), 0) / max((~certain).sum(), 1)
   found = np.zeros(len(rows_of))
@@ -86,17 +90,17 @@ def of_buckets(rows_of: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 
 class Told(NamedTuple):
-  """How much a posterior reveals about one client's own classes."""
+  """How much a posterior reveals about the classes of one client."""
 
   auc: float  # Area under the ROC curve over all classes.
-  posterior: float  # Mean posterior of the client's own classes.
-  known: float  # Share of the own classes whose posterior is above `KNOWN`.
-  above: int  # Number of all classes whose posterior is above `KNOWN`.
-  hits: int  # Number of own classes among these.
+  posterior: float  # Mean posterior of the client's classes.
+  known: float  # Share of the client's classes with a posterior above `KNOWN`.
+  above: int  # Number of classes with a posterior above `KNOWN`.
+  hits: int  # Number of the client's classes with a posterior above `KNOWN`.
 
 
 def told(posterior: np.ndarray, own: np.ndarray) -> Told:
-  """Summarizes a posterior float64 [n]; `own`, bool [n], are the client's classes (not none)."""
+  """Summarizes a posterior float64 [n]. `own`, bool [n], marks the client's classes."""
   above = posterior > KNOWN
   return Told(
     auc(posterior, own),
@@ -108,24 +112,24 @@ def told(posterior: np.ndarray, own: np.ndarray) -> Told:
 
 
 def clipped(parts: list[np.ndarray], norm: float) -> list[np.ndarray]:
-  """Returns an update's arrays, scaled so that their joint L2 norm is at most `norm`."""
+  """Returns the arrays of an update, scaled so that their joint L2 norm is at most `norm`."""
   size = np.sqrt(sum(np.sum(np.square(p, dtype=np.float64)) for p in parts))
   return [p * min(1.0, norm / max(size, 1e-300)) for p in parts]
 
 
 def by_size(moved: np.ndarray) -> np.ndarray:
-  """Returns float64 [k], the norms of the changes of rows [k, d]."""
+  """Returns float64 [k], the L2 norm of each row's change in `moved` [k, d]."""
   return np.linalg.norm(moved.astype(np.float64), axis=1)
 
 
 def by_direction(moved: np.ndarray) -> np.ndarray:
   """Returns float64 [k], a score in [-1, 1] that a row is the client's own.
 
-  The score uses the directions of the changes [k, d]. A softmax pulls own rows towards
-  embeddings and pushes all other rows away, so a row moves with or against most rows. All
-  rows' directions have equal weight, because the changes themselves nearly cancel (the
-  gradients of a softmax have the sum 0). Of the two kinds of rows, the client's own rows
-  are those that move further.
+  The score uses the directions of the rows' changes `moved` [k, d]. A softmax pulls the
+  client's own rows towards embeddings and pushes all other rows away. So the rows of each kind
+  move in similar directions, against the rows of the other kind. All directions have equal
+  weight, because the changes themselves nearly cancel: the gradients of a softmax sum to 0.
+  The rows that move further are taken as the client's own rows.
   """
   units = moved / np.maximum(by_size(moved), 1e-300)[:, None]
   others = units.sum(axis=0) - units

@@ -1,8 +1,8 @@
 """Computes epsilon of a run's differential privacy, and the noise for a given epsilon.
 
-The numbers come from Google's library dp-accounting. They hold for the model that a run
-produces, at the level of clients. They do not cover what requests reveal. Importing this
-module does not import TensorFlow.
+Google's library dp-accounting computes most of the numbers. Epsilon bounds what the run's
+model reveals about all data of one client. It does not cover what the client's requests
+reveal. Importing this module does not import TensorFlow.
 """
 
 import dataclasses
@@ -18,10 +18,10 @@ POISSON, FIXED = 'poisson', 'fixed'
 # The discretization interval of privacy losses. Results are upper bounds, at most a few
 # thousandths above those of a finer interval.
 _INTERVAL = 1e-3
-# Above this epsilon nothing is private, and Renyi's bound is returned, because a loss
-# distribution would take gigabytes.
+# If Renyi's bound exceeds this epsilon, `Accountant` does not compute a tighter value. A loss
+# distribution would take gigabytes, and such a large epsilon gives no privacy.
 _LARGE = 50.0
-_LEAST, _MOST = 1e-3, 1e5  # The range of noise multipliers to search.
+_LEAST, _MOST = 1e-3, 1e5  # The search range of noise multipliers.
 _TOLERANCE = 1e-3
 
 
@@ -30,11 +30,13 @@ class Sampling:
   """How the clients of a round are sampled.
 
   Attributes:
-    kind: `POISSON` samples each client independently with probability `rate`; two data
-      sets are neighbors if one has one more client. `FIXED` samples the same number of
-      clients in every round, the share `rate` of all, uniformly without replacement;
-      neighbors differ in the data of one client, so the number of clients is public.
-    rate: the probability; if clients have different probabilities, the largest.
+    kind: `POISSON` or `FIXED`. `POISSON` samples each client independently with probability
+      `rate`, and two data sets are neighbors if one has one more client. `FIXED` samples the
+      same share `rate` of the clients in every round, uniformly without replacement. Two data
+      sets are then neighbors if they differ in the data of one client. Epsilon does not hide
+      the number of clients in this case.
+    rate: the probability that a client participates. If clients have different
+      probabilities, the largest of them.
   """
 
   kind: str
@@ -46,21 +48,27 @@ class Sampling:
 
   @property
   def neighbors(self) -> str:
-    """A phrase for people that says how neighboring data sets differ."""
+    """A phrase that tells users how neighboring data sets differ."""
     if self.kind == POISSON:
       return 'one client more or less'
     return "another client in one's place"
 
 
 class Accountant:
-  """Epsilon of Gaussian noise on sums over the clients of a round."""
+  """Computes epsilon for Gaussian noise on sums over the clients of a round."""
 
   def __init__(self, noise_multiplier: float, sampling: Sampling, delta: float):
-    """Takes the noise's deviation over the clipping norm, and delta of (epsilon, delta)."""
+    """Stores the parameters of the noise and of the sampling.
+
+    Args:
+      noise_multiplier: the standard deviation of the noise, divided by the clipping norm.
+      sampling: how clients are sampled.
+      delta: delta of (epsilon, delta).
+    """
     if not 0 < delta < 1:
       raise ValueError(f'delta {delta}: expected between 0 and 1')
     self._sampling, self._delta = sampling, delta
-    # Replacing a client changes the sum by at most two clipping norms.
+    # Adding a client changes the sum by at most one clipping norm, replacing one by at most two.
     apart = 2.0 if sampling.kind == FIXED else 1.0
     self._noise = noise_multiplier / apart
 
@@ -73,7 +81,7 @@ class Accountant:
     bound = self._renyi(rounds)
     sampled_fixed = self._sampling.kind == FIXED and self._sampling.rate < 1
     if bound > _LARGE or sampled_fixed:
-      # The library has no loss distribution for fixed-size sampling.
+      # For fixed-size sampling, the library has no loss distribution.
       return bound
     composed = self._one_round.self_compose(rounds)
     return min(bound, float(composed.get_epsilon_for_delta(self._delta)))
@@ -97,7 +105,7 @@ class Accountant:
 
   @functools.cached_property
   def _divergences(self):
-    """Renyi orders, and the Renyi divergences of one round, which add up over rounds."""
+    """Renyi orders, and the Renyi divergences of one round. Divergences of rounds add up."""
     import dp_accounting
     from dp_accounting import rdp
 
@@ -105,14 +113,14 @@ class Accountant:
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     if self._sampling.kind == FIXED and rate < 1:
       relation = dp_accounting.NeighboringRelation.REPLACE_ONE
-      # Only the ratio of the two sizes matters.
+      # Epsilon depends only on the ratio of sample size and population size.
       size = max(1, math.ceil(rate * 10**9))
       event = dp_accounting.SampledWithoutReplacementDpEvent(10**9, size, event)
     elif rate < 1:
       event = dp_accounting.PoissonSampledDpEvent(rate, event)
     accountant = rdp.RdpAccountant(neighboring_relation=relation)
     accountant.compose(event)
-    # Rounding may make divergences slightly negative.
+    # Rounding errors may make divergences slightly negative.
     return accountant._orders, np.maximum(accountant._rdp, 0.0)
 
 
@@ -121,7 +129,7 @@ def skellam_epsilon(
 ) -> float:
   """Returns an upper bound of epsilon for Skellam noise on integers; inf without noise.
 
-  It uses the Renyi divergences of Agarwal, Kairouz, Liu: "The Skellam Mechanism for
+  The function uses the Renyi divergences of Agarwal, Kairouz, Liu: "The Skellam Mechanism for
   Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995.
 
   Args:
@@ -147,7 +155,7 @@ def skellam_divergences(
   orders: np.ndarray, distance: float, numbers: int, variance: float
 ) -> np.ndarray:
   """Returns bounds of Renyi divergences for integer orders; see `skellam_epsilon`."""
-  # The L1 distance: no integer's absolute value exceeds its square.
+  # A bound of the L1 distance, because no integer's absolute value exceeds its square.
   total = distance * min(math.sqrt(numbers), distance)
   more = np.minimum(
     ((2 * orders - 1) * distance**2 + 6 * total) / (4 * variance**2), 3 * total / (2 * variance)
@@ -156,18 +164,19 @@ def skellam_divergences(
 
 
 def noise_multiplier(epsilon: float, delta: float, rounds: int, sampling: Sampling) -> float:
-  """Returns the smallest z, within 0.1 %, that gives at most `epsilon` after `rounds`.
+  """Returns the smallest noise multiplier with at most `epsilon` after `rounds` rounds.
 
-  Raises `errors.InputError` if no noise in the search range is enough.
+  The result is accurate to 0.1 %. Raises `errors.InputError` if no noise in the search range
+  is enough.
   """
 
   def accountant(z):
     return Accountant(z, sampling, delta)
 
-  # Start with Renyi's bound, whose cost does not depend on the noise.
+  # First search with Renyi's bound, because its cost does not depend on the noise.
   most = least_noise(lambda z: accountant(z)._renyi(rounds), epsilon)
 
-  # Search with loss distributions down to a third of this noise.
+  # Loss distributions allow less noise. Search with them between a third of `most` and `most`.
   def of(z):
     return accountant(z).epsilon(rounds)
 
@@ -177,7 +186,11 @@ def noise_multiplier(epsilon: float, delta: float, rounds: int, sampling: Sampli
 def least_noise(
   epsilon_of: Callable[[float], float], epsilon: float, least: float = _LEAST, most: float = _MOST
 ) -> float:
-  """Returns the smallest z, within 0.1 %, for which `epsilon_of(z)` is at most `epsilon`."""
+  """Returns the smallest noise multiplier z such that `epsilon_of(z)` is at most `epsilon`.
+
+  The result is accurate to 0.1 %. Raises `errors.InputError` if `epsilon_of(most)` exceeds
+  `epsilon`.
+  """
   if epsilon_of(most) > epsilon:
     raise errors.InputError(
       f'--dp_epsilon={epsilon:g}: no noise gives it for the rounds, --dp_delta and'

@@ -1,10 +1,12 @@
 """Computes the scores of an evaluation from rankings, predictions and embeddings.
 
-They are top-1 and top-5 over all classes, macro F1 and the Matthews correlation; P@k,
-hit@k, recall@k, nDCG@k and PSP@k for sets of labels; MAP@10, MAP@R and recall@k for
-nearest examples; a client's confusion matrix; and distances between class rows.
-The metrics for sets of labels skip examples without a label, because every ranking would
-score 0 on them.
+The scores are:
+  for one label: top-1 and top-5 accuracy over all classes, macro F1, Matthews correlation;
+  for sets of labels: P@k, hit@k, recall@k, nDCG@k and PSP@k;
+  for nearest examples: MAP@10, MAP@R and recall@k;
+  other scores: a client's confusion matrix, and distances between class rows.
+Metrics for sets of labels skip examples without a label, because every ranking would score 0
+on these examples.
 """
 
 import math
@@ -29,7 +31,7 @@ def normalise(rows: np.ndarray) -> np.ndarray:
 
 
 def _pairs(found, labels) -> tuple[np.ndarray, np.ndarray]:
-  """Returns both as arrays; raises ValueError unless their lengths are equal and above 0."""
+  """Returns both as arrays. Raises ValueError if lengths differ, or if `labels` are empty."""
   found, labels = np.asarray(found), np.asarray(labels)
   if len(found) != len(labels) or not len(labels):
     raise ValueError(
@@ -56,10 +58,10 @@ def top_accuracy(top: np.ndarray, labels: np.ndarray, k: int) -> float:
 def confusion(predictions: np.ndarray, labels: np.ndarray, class_ids: np.ndarray) -> np.ndarray:
   """Returns one client's confusion matrix (FedSS, fig. 7), int64 [c, c + 1].
 
-  Row i counts the examples of class `class_ids[i]`. Column j < c counts those predicted
-  as `class_ids[j]`, and column c those predicted as a class that the client does not
-  have. Raises ValueError unless `class_ids`, int [c], are distinct and contain all
-  `labels`, int [e].
+  Row i counts the examples of class `class_ids[i]`. In this row, column j < c counts examples
+  with the prediction `class_ids[j]`. Column c counts examples that are predicted as a class
+  that the client does not have. Raises ValueError if `class_ids`, int [c], are not distinct or
+  lack one of `labels`, int [e].
   """
   size = len(class_ids)
   places = {label: i for i, label in enumerate(np.asarray(class_ids).tolist())}
@@ -79,20 +81,21 @@ def retrieval_scores(
 ) -> dict[str, float]:
   """Returns map@10 and map@r of embeddings [e, d] with labels int [e].
 
-  Every example is a query against all others. Distances are Euclidean distances between
-  embeddings of norm 1; of equally near examples, the lower number comes first. P(i) is
-  the precision among the i nearest. rel(i) is 1 if the i-th nearest has the query's class,
-  and 0 otherwise. R_q other examples have this class.
+  Every example is a query, and all other examples are ranked by their distance from the query.
+  Distances are Euclidean distances between embeddings of norm 1. If distances are equal, the
+  example with the lower index comes first. P(i) is the precision among the i nearest examples.
+  rel(i) is 1 if the i-th nearest example has the query's class, and 0 otherwise. R_q is the
+  number of other examples with this class.
     map@10: mean over all queries of 1/10 sum_{i<=10} P(i) rel(i). R and the
-      denominator are 10 for every query (FedSS, eq. 9). A query without a
-      relevant example scores 0 and is kept. Perfect retrieval of a class of c
-      examples therefore reaches only min(c - 1, 10) / 10.
+      denominator are 10 for every query (FedSS, eq. 9). A query with R_q = 0 scores 0
+      and counts in the mean. For a class of c examples, perfect retrieval therefore
+      reaches only min(c - 1, 10) / 10.
     map@r: mean over the queries with R_q > 0 of 1/R_q sum_{i<=R_q} P(i) rel(i)
       (Musgrave et al., 2020); nan if there is no such query.
     retrieval_recall@k, for each k in `catalog.AT`: share of all queries with
       rel(i) = 1 for an i <= k, as metric learning defines its Recall@K (Musgrave
       et al., 2020). A query with R_q = 0 scores 0, as in map@10.
-  `block` is the maximum number of distances in memory, 8 bytes each.
+  `block` is the largest number of distances in memory, with 8 bytes each.
   """
   embeddings, labels = _pairs(embeddings, labels)
   _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -122,9 +125,10 @@ def retrieval_scores(
 def single_label_scores(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
   """Returns macro_f1, a fraction, and mcc, in [-1, 1], with O(e + n) memory.
 
-  Definitions and corner cases equal those of scikit-learn, whose functions build a
+  Results equal those of scikit-learn, also in corner cases. Functions of scikit-learn build a
   confusion matrix of n x n entries. `predictions` and `labels` are int [e]; -1 means no
-  prediction. t_c examples have class c, p_c are predicted as c, and h_c both:
+  prediction. t_c examples have class c, p_c examples are predicted as c, and h_c examples of
+  class c are predicted as c:
     macro_f1: mean of 2 h_c / (t_c + p_c) over the classes that occur among the
       labels or the predictions (`f1_score(average='macro', zero_division=0)`).
     mcc: (e sum h - sum t p) / sqrt((e^2 - sum t^2) (e^2 - sum p^2)), or 0 if the
@@ -163,22 +167,23 @@ def label_set_scores(
   propensity: sparse.Propensity | None = None,
   ks: Sequence[int] = (1, 3, 5),
 ) -> dict[str, float]:
-  """Returns p@k, hit@k, recall@k, pc@k and ndcg@k, and with `propensity` also psp@k and parts.
+  """Returns p@k, hit@k, recall@k, pc@k and ndcg@k; psp@k and pc@k_* only with `propensity`.
 
   `top`, int [e, k or more], are each example's classes, the best first; -1 means no class.
   `labels`, bool [e, n], are the sets Y_i, with ascending indices. All scores are fractions.
-  The N examples with labels count, and ranks start at 1:
+  Only the N examples with labels count. Ranks start at 1. A hit is a class of `top` that is
+  among the example's labels.
     p@k: 1/N sum_i |top_k(i) & Y_i| / k.
     hit@k: share of the examples with top_k(i) & Y_i not empty.
     recall@k: 1/N sum_i |top_k(i) & Y_i| / |Y_i|.
-    ndcg@k: mean over i of the sum of 1 / log2(rank + 1) over the ranks up to k
-      that hit, divided by the same sum over the first min(k, |Y_i|) ranks.
-    psp@k: the sum of 1 / p_l over all examples and hits, divided by the same sum for
-      the best ranking, which has each example's k labels with the largest 1 / p_l. It
-      is one ratio of sums, not a mean of ratios.
+    ndcg@k: mean over i of the sum of 1 / log2(rank + 1) over the ranks up to k that
+      have a hit, divided by the same sum over the first min(k, |Y_i|) ranks.
+    psp@k: the sum of 1 / p_l over all hits of all examples, divided by the same sum
+      for the best ranking. The best ranking has each example's k labels with the
+      largest 1 / p_l. The score is one ratio of sums, not a mean of ratios.
     pc@k, capped P@k: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
-    pc@k_frequent, pc@k_infrequent: the hits among the frequent labels, and among
-      the others, over the same min(k, |Y_i|); their sum is pc@k (FedMLH).
+    pc@k_frequent, pc@k_infrequent: the same as pc@k, except that only hits of frequent
+      labels or only hits of infrequent labels count. The two sum to pc@k (FedMLH).
   Raises ValueError if no example has a label, or if `top` has too few columns.
   """
   counts = np.diff(labels.indptr)
@@ -217,7 +222,8 @@ def without(
   """Returns int [e, k], the first k classes of `top` [e, j] that are not in `seen`.
 
   `seen`, bool [e, n], are sets of classes with ascending indices. A row with fewer than k
-  classes ends in -1. With `scores` [e, j], the scores of these classes are returned, too.
+  classes ends in -1. With `scores` [e, j], the function also returns the scores of the
+  returned classes.
   """
   if seen.nnz:
     top = np.where(_hits(top, seen), -1, top)
@@ -229,7 +235,7 @@ def without(
 
 
 def frequent(propensity: sparse.Propensity) -> np.ndarray:
-  """Returns bool [n], whether at least a share `FREQUENT` of the examples has the label."""
+  """Returns bool [n]: whether at least the share `FREQUENT` of training examples has a label."""
   counts = np.asarray(propensity.label_counts)
   return counts >= FREQUENT * propensity.num_examples
 
@@ -259,7 +265,7 @@ def single_labels(labels: np.ndarray) -> scipy.sparse.csr_matrix:
 
 
 def _hits(top, labels):
-  """Returns bool [e, k], whether each class of `top` is among its example's labels."""
+  """Returns bool [e, k]: whether each class of `top` is among its example's labels."""
   stride = 1 + max(int(top.max(initial=0)), int(labels.indices.max(initial=0)))
   keys = stride * _examples_of(labels.indptr) + labels.indices
   wanted = stride * np.arange(len(top), dtype=np.int64)[:, None] + top
@@ -268,13 +274,13 @@ def _hits(top, labels):
 
 
 def _examples_of(row_splits):
-  """Returns int64 [labels], the index of the example of each label."""
+  """Returns int64 [number of labels], the index of the example with each label."""
   counts = np.diff(row_splits)
   return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
 
 
 def _capped(hits, counts):
-  """Returns the mean over examples of hits [e, k] divided by min(k, number of labels)."""
+  """Returns the mean over examples of the number of hits divided by min(k, number of labels)."""
   return (hits.sum(axis=1) / np.minimum(counts, hits.shape[1])).mean()
 
 
@@ -285,7 +291,7 @@ def _ndcg(hits, counts):
 
 
 def _largest_by_rank(values, row_splits, k):
-  """Returns float64 [k], sums over examples of the largest value, the second, and so on."""
+  """Returns float64 [k]. Entry i sums the (i + 1)-th largest value of each example."""
   examples = _examples_of(row_splits)
   order = np.lexsort((-values, examples))
   ranks = np.arange(len(values)) - row_splits[:-1][examples]
@@ -298,13 +304,13 @@ def class_distances(
 ) -> tuple[float, float]:
   """Returns the smallest and the mean distance between two class rows.
 
-  Distances are Euclidean distances between rows [n, d] scaled to norm 1, over all pairs of
-  classes in `class_ids` (None: all). If there are more than `sample` classes, a sample
-  without replacement is used, which depends on `seed` and the classes; the default takes
-  67 MB. The distances have float64 precision even between nearly equal rows. Both results
-  are nan if there are fewer than two classes or if a row is not finite. Without its
-  regularizer, FedAwS makes the rows equal, and both results go to 0. Independent
-  directions have a distance of sqrt(2) on average.
+  Distances are Euclidean distances between rows [n, d] scaled to norm 1. The function compares
+  all pairs of classes in `class_ids` (None: all classes). If there are more than `sample`
+  classes, it compares only the pairs of a random sample of this size, drawn with `seed`. The
+  default size needs 67 MB. The distances have float64 precision even between nearly equal
+  rows. Both results are nan if there are fewer than two classes or if a row is not finite.
+  Random directions in many dimensions have a distance of about sqrt(2). Equal rows have a
+  distance of 0, as in FedAwS without its regularizer.
   """
   class_rows = np.asarray(class_rows)
   if class_ids is None:
@@ -317,6 +323,6 @@ def class_distances(
   rows = normalise(class_rows[ids])
   if len(rows) < 2 or not np.isfinite(rows).all():
     return float('nan'), float('nan')
-  # Subtract rows directly, because products of nearly equal rows would lose precision.
+  # `pdist` subtracts rows. Scalar products of nearly equal rows would lose precision.
   distances = distance.pdist(rows)
   return float(distances.min()), float(distances.mean())

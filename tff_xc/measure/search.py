@@ -1,15 +1,16 @@
 """Finds the exact k best of very many classes, and the k nearest of very many points.
 
-Scores and distances are defined in fixed point, in float64: vectors are rounded
-once to multiples of a power of two, so that every product and every partial sum of
-a matrix product is an integer below 2^53. Equal vectors then tie exactly, and no
-result depends on the block size, the BLAS or its threads. In a plain float32
-product, the scores of two equal columns may differ in the last bit, which silently
-reorders ties.
+Scores and distances are computed in fixed point. Vectors are first rounded to multiples of a
+power of two, and then stored as integers in float64. Every product and every partial sum of
+a matrix product is then an integer below 2^53, so float64 represents it exactly. Equal vectors
+therefore have equal scores, and no result depends on the block size, the BLAS library or its
+threads. In a plain float32 product, the scores of two equal vectors may differ in the last
+bit. Ties would then have a random order.
 
-Few scores need float64. A float32 product of a block gives an upper bound of every score.
-Only pairs whose bound may be among the k best are computed exactly. If there are too many
-such pairs, as in a table of similar rows, all pairs are computed exactly.
+To save time, a float32 product of a block first gives an upper bound of every score. The
+search computes exact scores only of those pairs of example and class that may be among the k
+best according to this bound. If there are too many of these pairs, for example in a table of
+similar rows, the search computes the exact scores of all pairs.
 """
 
 import math
@@ -18,32 +19,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-# The product of an example (norm up to 1) and a class row (norm up to 1 in
-# units of the largest norm) is at most 2^24 * 2^28 = 2^52.
+# Examples and class rows are scaled to a norm of at most 1 and rounded to these numbers of
+# bits. The product of an example and a row is then an integer up to 2^24 * 2^28 = 2^52.
 _EXAMPLE_BITS = 24
 _CLASS_BITS = 28
-# With 2^25 per unit, a squared distance of points of the unit ball is at most
-# 2^52. Rounding moves a component by at most 1.5e-8, less than float32 does.
+# In units of 2^-25, the squared distance of two points in the unit ball is at most 2^52.
+# Rounding to these units moves a component by at most 1.5e-8, less than float32's roundoff.
 _POINT_BITS = 25
 # The unit roundoff of float32.
 _ROUNDOFF = 2.0**-24
-# Outside these norms, float32 might overflow or lose small products.
+# For vectors with other norms, float32 might overflow or lose small products.
 _FLOAT32_NORMS = (2.0**-40, 2.0**40)
 _EXAMPLES_AT_ONCE = 2048
 _CLASSES_AT_ONCE = 8192
-# The whole first block is scored exactly, because there is no k-th best yet.
+# The first block has this many classes. Their scores are all computed exactly, because there
+# is no k-th best score yet.
 _FIRST_CLASSES = 1024
-# If more than this share of a block's classes, or of all points, may be among the best of
-# an example, all are computed exactly, because a single pair costs about 32 times as much.
+# If more than this share of a block's classes (or of all points) may be among the best of an
+# example, a matrix product computes all exact scores. The score of a single pair costs about
+# 32 times as much.
 _CROWDED_SHARE = 1 / 32
-# The most entries of vectors to gather at once.
+# The most numbers of class rows to gather at once.
 _GATHERED = 2**21
-# The number of groups of points for each neighbor, and the smallest number of groups.
+# `nearest_blocks` puts points into this many groups for each of the k neighbors, and into at
+# least 256 groups.
 _GROUPS_PER_NEIGHBOUR, _LEAST_GROUPS = 16, 256
 
 
 def _finite_norms(rows: np.ndarray, block: int = 2**16) -> np.ndarray:
-  """Returns float64 [k], the Euclidean norms of `rows` [k, d]; nan if not finite."""
+  """Returns float64 [k], the Euclidean norms of `rows` [k, d]; nan if a norm is not finite."""
   norms = np.empty(len(rows))
   at_once = max(1, block // max(1, rows.shape[1]))
   for start in range(0, len(rows), at_once):
@@ -61,9 +65,9 @@ def _power_of_two(norms):
 
 
 def _smallest(values: np.ndarray, k: int) -> np.ndarray:
-  """Returns int64 [q, k], the columns of the k smallest values, in stable order.
+  """Returns int64 [q, k], the columns of the k smallest of `values` [q, n], smallest first.
 
-  An infinite value gives -1.
+  If values are equal, the lower column comes first. An infinite value has -1 as its column.
   """
   kth = np.partition(values, k - 1, axis=1)[:, k - 1 : k]
   chosen = values <= kth
@@ -84,11 +88,11 @@ def _smallest(values: np.ndarray, k: int) -> np.ndarray:
 class _Examples(NamedTuple):
   """A batch of examples in fixed point."""
 
-  fixed: np.ndarray  # float64 [b, d], integers.
-  # float64 [b], powers of two. The examples are `fixed` * scale * 2^-24.
+  fixed: np.ndarray  # float64 [b, d], which has integers as values.
+  # float64 [b], powers of two. The rounded examples are `fixed` * scale * 2^-24.
   scale: np.ndarray
-  norms: np.ndarray  # float64 [b], upper bounds of the rounded examples' norms.
-  float32: np.ndarray  # [b, d], exactly the rounded examples.
+  norms: np.ndarray  # float64 [b], upper bounds for the norms of the rounded examples.
+  float32: np.ndarray  # [b, d], the rounded examples, which float32 represents exactly.
 
 
 class _Table(NamedTuple):
@@ -96,7 +100,7 @@ class _Table(NamedTuple):
 
   rows: np.ndarray  # float [n, d].
   bias: np.ndarray | None  # float64 [n], or None.
-  norms: np.ndarray  # float64 [n], nan if a row is not finite.
+  norms: np.ndarray  # float64 [n]; nan for a row that is not finite.
   scale: float  # A power of two above all norms.
 
 
@@ -109,11 +113,11 @@ def top_k(
 ) -> np.ndarray:
   """Returns int32 [e, k], each example's k best of all n classes, best first.
 
-  Scores are <embedding, row> + bias, for embeddings [e, d], class rows [n, d] and bias [n]
-  or None. Of equal scores, the lower id comes first. For a cosine head pass a table of
-  unit rows. Rows are rounded to 2^-28 of the largest row's norm. A class without a finite
-  norm or score is never returned; a result with fewer than k classes ends in -1. `block`
-  bounds the number of float32 scores in memory.
+  A score is <embedding, row> + bias, for embeddings [e, d], class rows [n, d], and bias [n]
+  or None. If scores are equal, the lower class id comes first. For a cosine head, pass a table
+  of unit rows. Rows are rounded to 2^-28 of the largest row's norm. A class with a norm or
+  score that is not finite is never returned. A result with fewer than k classes ends in -1.
+  `block` is the largest number of float32 scores in memory.
   """
   embeddings, class_table = np.asarray(embeddings), np.asarray(class_table)
   norms = _finite_norms(class_table)
@@ -138,14 +142,14 @@ def top_k(
 
 
 class _Best:
-  """The best classes so far: ids int32 [b, k], scores float64 [b, k]."""
+  """The best classes of each example so far: ids int32 [b, k], and scores float64 [b, k]."""
 
   def __init__(self, count: int, k: int):
     self.ids = np.full((count, k), -1, np.int32)
     self.scores = np.full((count, k), -np.inf)
 
   def add(self, examples, ids, scores) -> None:
-    """Adds pairs of an example and a class: int, int and float64 [pairs], each pair once."""
+    """Adds pairs of an example and a class, with scores float64 [pairs]. No pair may repeat."""
     finite = np.isfinite(scores)
     examples, ids, scores = examples[finite], ids[finite], scores[finite]
     if not len(examples):
@@ -162,15 +166,15 @@ class _Best:
 
 
 def _search(examples, table, classes, best):
-  """Adds to `best` the classes of a slice that are among the best."""
+  """Updates `best` with the classes of a slice."""
   rows = table.rows[classes]
-  with np.errstate(all='ignore'):  # Rows and biases may not be finite.
+  with np.errstate(all='ignore'):  # Rows and biases may have values that are not finite.
     bounds = examples.float32 @ np.asarray(rows, np.float32).T
     if table.bias is not None:
       bounds += _upper_bias(table.bias[classes])
     slack = _slack(examples, table, classes)
     floor = (best.scores[:, -1] - slack).astype(np.float32)
-    # Use > and not >=, because a later class with an equal score loses the tie.
+    # Use > and not >=, because a later class with an equal score is not better.
     passes = bounds > np.nextafter(floor, np.float32(-np.inf))[:, None]
   del bounds
   low, high = _FLOAT32_NORMS
@@ -187,11 +191,11 @@ def _search(examples, table, classes, best):
 
 
 def _search_whole(examples, table, classes, best, crowded):
-  """Scores a whole slice for some examples; returns arguments of `best.add`."""
+  """Scores all classes of a slice for the `crowded` examples. Returns arguments of `best.add`."""
   rows = _fixed_rows(table, classes)
   k = min(best.ids.shape[1], len(rows))
   parts = []
-  # Work in parts, so that float64 scores take no more memory than the float32 scores.
+  # Use four parts, so that the float64 scores need no more memory than the float32 scores.
   for which in np.array_split(np.flatnonzero(crowded), 4):
     with np.errstate(invalid='ignore', over='ignore'):
       scores = examples.fixed[which] @ rows.T
@@ -207,7 +211,7 @@ def _search_whole(examples, table, classes, best, crowded):
 
 
 def _above(scores, floor, k):
-  """Returns rows and columns of scores above `floor`; only the k best if a row has many."""
+  """Returns rows and columns of scores above `floor`. If a row has many, only its k best."""
   passes = scores > floor[:, None]
   many = passes.sum(axis=1) > max(k, scores.shape[1] * _CROWDED_SHARE)
   passes[many] = False
@@ -215,14 +219,14 @@ def _above(scores, floor, k):
   if not many.any():
     return row, column
   many = np.flatnonzero(many)
-  # If scores tie, take the lowest column.
+  # If scores are equal, take the lowest column.
   best = scores[many].argmax(axis=1)[:, None] if k == 1 else _smallest(-scores[many], k)
   place, rank = np.nonzero(best >= 0)  # -1 marks a value that is not finite.
   return (np.concatenate([row, many[place]]), np.concatenate([column, best[place, rank]]))
 
 
 def _score_pairs(examples, table, example, ids):
-  """Returns float64 [pairs], the exact scores; -inf if not finite."""
+  """Returns float64 [pairs], the exact scores; -inf for a score that is not finite."""
   scores = np.empty(len(ids))
   at_once = max(1, _GATHERED // max(1, table.rows.shape[1]))
   for first in range(0, len(ids), at_once):
@@ -239,7 +243,7 @@ def _score_pairs(examples, table, example, ids):
 
 
 def _finish(dots, scale, bias):
-  """Converts fixed-point products to scores; -inf if not finite."""
+  """Converts fixed-point products to scores; -inf for a score that is not finite."""
   bits = _EXAMPLE_BITS + _CLASS_BITS
   scores = dots * (scale * 2.0**-bits)
   if bias is not None:
@@ -249,7 +253,7 @@ def _finish(dots, scale, bias):
 
 
 def _fixed_rows(table, which):
-  """Returns float64 [m, d], class rows in fixed point; nan if not finite."""
+  """Returns float64 [m, d], class rows in fixed point; nan for a row that is not finite."""
   rows = table.rows[which].astype(np.float64)
   with np.errstate(invalid='ignore'):
     rows *= 2.0**_CLASS_BITS / table.scale
@@ -271,9 +275,10 @@ def _rounded(embeddings) -> _Examples:
 def _slack(examples, table, classes):
   """Returns float64 [b], bounds on how far exact scores can exceed the float32 scores.
 
-  With u the unit roundoff, the error of a sum in any order is at most d u / (1 - d u)
-  times the product of the norms. Three more u cover rows rounded to float32, the addition
-  of a bias, and second-order terms. Two more terms cover the fixed point and underflow.
+  Let u be the unit roundoff of float32. The error of a product of d numbers, summed in any
+  order, is at most d u / (1 - d u) times the product of the norms. The bound has d + 3 instead
+  of d, to cover rows rounded to float32, the addition of a bias, and second-order terms. Two
+  more terms cover the rounding to fixed point, and underflow.
   """
   dims = table.rows.shape[1]
   norm = np.nanmax(table.norms[classes], initial=0.0) * (1 + 1e-6)
@@ -285,7 +290,7 @@ def _slack(examples, table, classes):
 
 
 def _upper_bias(bias):
-  """Returns float32 [m], `bias` plus more than the rounding error of adding it."""
+  """Returns float32 [m], `bias` plus more than the rounding error of its addition."""
   above = (bias + 4 * _ROUNDOFF * np.abs(bias)).astype(np.float32)
   above = np.maximum(above, np.finfo(np.float32).min)
   above[~np.isfinite(bias)] = -np.inf
@@ -297,18 +302,19 @@ def nearest_blocks(
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Yields for each block of q points (index of its first point, neighbors int64 [q, k]).
 
-  `points` are float64 [e, d] with norms up to 1. The k nearest points are in order of
-  distance; of equal distances, the lower index comes first. A point is not its own
-  neighbor. If fewer than k other finite points exist, rows end in -1. A point that is not
-  finite has no neighbors and is not a neighbor. `block` bounds the number of distances in
-  memory, 8 bytes each.
+  `points` are float64 [e, d] with norms up to 1. The k neighbors of a point are sorted by
+  distance. If distances are equal, the lower index comes first. A point is not its own
+  neighbor. If a point has fewer than k neighbors, its row ends in -1. A point that is not
+  finite has no neighbors and is not a neighbor. `block` is the largest number of distances in
+  memory, with 8 bytes each.
   """
   fixed = np.rint(points * 2.0**_POINT_BITS)
   finite = np.isfinite(fixed).all(axis=1)
   fixed[~finite] = 0.0
   size, kept = len(fixed), min(k, len(fixed))
-  # The k-th smallest of the groups' minima bounds the k-th smallest distance. Point i is
-  # in group i modulo the number of groups; points at infinity fill the last groups.
+  # Point i is in group i modulo the number of groups. Points at infinity make all groups
+  # equally large. The k-th smallest of the groups' least distances is an upper bound of the
+  # k-th smallest distance.
   groups = min(size, max(_LEAST_GROUPS, _GROUPS_PER_NEIGHBOUR * k))
   columns = -(-size // groups) * groups
   targets = np.zeros([columns, fixed.shape[1]])
@@ -319,7 +325,7 @@ def nearest_blocks(
   distances = np.empty([at_once, columns])
   for first in range(0, size, at_once):
     queries = np.arange(first, min(first + at_once, size))
-    # Omit the query's own term of the squared distance, which does not change the order.
+    # Leave out the squared norm of the query, because it does not change the order.
     of_block = np.matmul(fixed[queries], targets.T, out=distances[: len(queries)])
     of_block += squares
     of_block[np.arange(len(queries)), queries] = np.inf
@@ -328,7 +334,7 @@ def nearest_blocks(
 
 
 def _nearest(distances: np.ndarray, groups: int, k: int, kept: int) -> np.ndarray:
-  """Returns int64 [q, k], the columns of the k smallest; entries from `kept` on are -1."""
+  """Returns int64 [q, k], the columns of the `kept` smallest distances, and then -1."""
   found = np.full([len(distances), k], -1, np.int64)
   minima = distances.reshape([len(distances), -1, groups]).min(axis=1)
   bounds = np.partition(minima, kept - 1, axis=1)[:, kept - 1]
@@ -338,7 +344,7 @@ def _nearest(distances: np.ndarray, groups: int, k: int, kept: int) -> np.ndarra
     found[crowded, :kept] = _smallest(distances[crowded], kept)
     passes[crowded] = False
   row, column = np.divmod(np.flatnonzero(passes), distances.shape[1])
-  order = np.lexsort([distances[row, column], row])  # Stable, so ties stay in column order.
+  order = np.lexsort([distances[row, column], row])  # Ties stay in column order.
   rank = np.arange(len(row)) - np.searchsorted(row, row)
   is_near = rank < k
   found[row[is_near], rank[is_near]] = column[order][is_near]

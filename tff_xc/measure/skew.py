@@ -1,8 +1,8 @@
-"""Measures the skew of a split: class counts of clients, and their distance to the whole.
+"""Measures how far the clients' class distributions are from that of all examples.
 
-Hsu, Qi and Brown (ECCV 2020) call the distance earth mover's distance, EMD. It is 0 if
-all clients have the same shares of classes, and at most 2. It equals twice the least mass
-that must move to another class.
+Hsu, Qi and Brown (ECCV 2020) call this distance the earth mover's distance, EMD. The distance
+is 0 if all clients have the same class distribution, and it is at most 2. For one client, it
+is twice the probability mass that must move to other classes to make the distributions equal.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ def class_counts(
 ) -> scipy.sparse.csr_matrix:
   """Returns numbers of examples int64 [clients, classes], in O(examples) time and memory.
 
-  `labels`, int [k], are in [0, n), and `owners`, int [k], are the indices of their clients.
+  `labels`, int [k], are the classes of examples. `owners`, int [k], are the indices of the
+  clients that have these examples.
   """
   ones = np.ones(len(owners), np.int64)
   counts = scipy.sparse.csr_matrix((ones, (owners, labels)), shape)
@@ -29,8 +30,8 @@ def class_counts(
 def emd(counts: scipy.sparse.csr_matrix) -> float:
   """Returns the mean over clients of sum_y |q_k(y) - p(y)|, in [0, 2].
 
-  q_k(y) is the share of class y among the examples of client k, and p(y) among those of
-  all clients. The mean is weighted by the clients' numbers of examples.
+  q_k(y) is the share of class y among the examples of client k. p(y) is the share of class y
+  among the examples of all clients. The mean is weighted by the clients' numbers of examples.
   """
   total = counts.sum()
   if not total:
@@ -40,7 +41,8 @@ def emd(counts: scipy.sparse.csr_matrix) -> float:
   sizes = np.diff(np.append(0, np.cumsum(counts.data))[counts.indptr])
   q = counts.data / np.repeat(np.maximum(sizes, 1), np.diff(counts.indptr))
   p = share[counts.indices]
-  # |q - p| is p for a class that a client lacks: sum up p, and correct the client's classes.
+  # For a class that a client lacks, |q - p| is p. Therefore add p for every class, and replace
+  # p by |q - p| for the classes that the client has.
   own = np.repeat(sizes, np.diff(counts.indptr)) * (np.abs(q - p) - p)
   return float(share.sum() + own.sum() / total)
 

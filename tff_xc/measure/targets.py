@@ -1,11 +1,14 @@
-"""Targets, budgets and the best round, by which runs are compared.
+"""Compares runs by targets, by budgets and by their best rounds.
 
-A target METRIC:VALUE, such as 'top1:0.7', asks how many rounds it takes to reach a
-score. A budget UNIT:NUMBER, such as 'batches:10000', asks for the score after some
-rounds, local batches or bytes. Commas separate several targets or budgets. In Hsu, Qi and
-Brown (arXiv:2003.08082, section 6), a round costs the time of the client with the most
-minibatches. Dai et al. (arXiv:2110.12292, fig. 4) plot scores over bytes; here these are
-the bytes sent to all clients. Importing this module imports neither TensorFlow nor pandas.
+A target METRIC:VALUE, such as 'top1:0.7', asks how many rounds a run needs to reach a score.
+A budget UNIT:NUMBER, such as 'batches:10000', asks which score a run has after a number of
+rounds, local batches or bytes. Commas separate several targets or budgets.
+
+In each round, a budget of batches counts the minibatches of the client that trains on the
+most, because this client determines the time of the round (Hsu, Qi and Brown,
+arXiv:2003.08082, section 6). A budget of bytes counts the bytes sent to all clients. Dai et
+al. (arXiv:2110.12292, fig. 4) plot scores over bytes. Importing this module imports neither
+TensorFlow nor pandas.
 """
 
 import math
@@ -22,7 +25,7 @@ UNITS = ('rounds', 'batches', 'bytes')
 
 
 class Target(NamedTuple):
-  """A value that a metric should reach, from above if lower values are better."""
+  """A value that a metric should reach. A metric with lower better values must fall to it."""
 
   metric: str  # Its name in `catalog.SCORES`.
   value: float  # A fraction, or a distance.
@@ -43,7 +46,7 @@ class Target(NamedTuple):
 
   def first_round(self, metrics: 'pd.DataFrame') -> int | None:
     """Returns the first round of metrics.csv that reaches the target, or None."""
-    scores = metrics[self.metric]  # Rounds without evaluation have nan and reach nothing.
+    scores = metrics[self.metric]  # nan for a round without evaluation.
     lower = catalog.SCORES[self.metric].better == 'lower'
     reached = scores <= self.value if lower else scores >= self.value
     found = metrics['round'][reached]
@@ -51,10 +54,10 @@ class Target(NamedTuple):
 
 
 def parse(text: str, measured: Collection[str] | None = None) -> tuple[Target, ...]:
-  """Returns the targets of a text such as 'top1:0.7,mcc:0.5', each once.
+  """Returns the targets of a text such as 'top1:0.7,mcc:0.5', without duplicates.
 
-  Raises `errors.InputError` for a malformed text, or a metric that is not in `measured`
-  (None: all scores).
+  Raises `errors.InputError` for a malformed text, or for a metric that is not in `measured`
+  (None: any score is allowed).
   """
   parts = text.split(',') if text.strip() else []
   found = [parse_one(part.strip(), measured) for part in parts]
@@ -62,7 +65,7 @@ def parse(text: str, measured: Collection[str] | None = None) -> tuple[Target, .
 
 
 def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
-  """Parses exactly one target like `parse`."""
+  """Parses a text that consists of exactly one target; see `parse`."""
   metric, colon, number = text.rpartition(':')
   try:
     value = float(number)
@@ -86,7 +89,7 @@ def parse_one(text: str, measured: Collection[str] | None = None) -> Target:
 
 
 def spent(metrics: 'pd.DataFrame', unit: str) -> 'pd.Series':
-  """Returns the cost until the end of every round, in `unit`, from a run's metrics.csv."""
+  """Returns the total cost up to the end of each round, in `unit`, from a run's metrics.csv."""
   if unit == 'rounds':
     return metrics['round']
   if unit == 'bytes':
@@ -100,9 +103,10 @@ def _sent(metrics: 'pd.DataFrame', way: str) -> 'pd.Series':
 
 
 def volatility(scores: 'pd.Series | None') -> float | None:
-  """Returns the sample standard deviation of a score's last tenth of evaluations.
+  """Returns the sample standard deviation of a score over the last tenth of its evaluations.
 
-  Returns None if this tenth, rounded up, has fewer than two evaluations; nan do not count.
+  The number of evaluations is rounded up. A value of nan is not an evaluation. Returns None
+  if the last tenth has fewer than two evaluations.
   """
   if scores is None:
     return None
@@ -128,15 +132,16 @@ class Budget(NamedTuple):
     return f'at {self.number:,} {self.unit}'
 
   def score(self, metrics: 'pd.DataFrame', name: str) -> float | None:
-    """Returns a score of the last evaluated round within the budget.
+    """Returns the score `name` of the last evaluated round within the budget.
 
-    Returns None if the run ended before the budget, or was not evaluated within it.
+    Returns None if the run did not use up the budget, or if no round within the budget has
+    the score.
     """
     scores = self.scores(metrics, name)
     return None if scores is None else float(scores.iloc[-1])
 
   def scores(self, metrics: 'pd.DataFrame', name: str) -> 'pd.Series | None':
-    """Returns the values of a score within the budget, or None like `score`."""
+    """Returns all values of the score `name` within the budget; None if `score` returns None."""
     until = spent(metrics, self.unit)
     if name not in metrics or until.iloc[-1] < self.number:
       return None
@@ -145,7 +150,7 @@ class Budget(NamedTuple):
 
 
 def parse_budgets(text: str) -> tuple[Budget, ...]:
-  """Returns the budgets of a text such as 'rounds:1000,batches:10000', each once.
+  """Returns the budgets of a text such as 'rounds:1000,batches:10000', without duplicates.
 
   Raises `errors.InputError` for a malformed text.
   """
@@ -164,14 +169,14 @@ def parse_budgets(text: str) -> tuple[Budget, ...]:
 
 
 class BestRound(NamedTuple):
-  """Selects the round with the best value of a score, the first of equal ones."""
+  """Selects the round with the best value of a score. If rounds tie, the first one is best."""
 
   metric: str = ''  # A name in `catalog.SCORES`; '': no round is selected.
   # A run stops after this many evaluations without a better value; 0: it never stops early.
   stop_after: int = 0
 
   def stops(self, rows: Iterable[Mapping[str, float]]) -> bool:
-    """Whether a run with these rows of metrics.csv should stop."""
+    """Whether a run with these rows of metrics.csv should stop early."""
     values = [row.get(self.metric, math.nan) for row in rows]
     values = [value for value in values if not math.isnan(value)]
     place = self._place(values)
@@ -185,7 +190,7 @@ class BestRound(NamedTuple):
   def summary(self, table: 'pd.DataFrame', metrics: Iterable[str]) -> dict[str, Any] | None:
     """Returns the best round, its scores and the bytes up to it, or None.
 
-    'bytes_down' and 'bytes_up' are sums over clients and rounds of metrics.csv.
+    'bytes_down' and 'bytes_up' are sums over all clients and over the rounds of metrics.csv.
     """
     place = self._place(table[self.metric]) if self.metric else None
     if place is None:
@@ -200,7 +205,7 @@ class BestRound(NamedTuple):
     }
 
   def _place(self, values: Iterable[float]) -> int | None:
-    """Returns the index of the best value, the first of equal ones; None if all are nan."""
+    """Returns the index of the best value; None if all are nan. The first of equal values wins."""
     sign = 1 if not self.metric or catalog.SCORES[self.metric].better == 'lower' else -1
     measured = [(sign * value, i) for i, value in enumerate(values) if not math.isnan(value)]
     return min(measured)[1] if measured else None
@@ -210,7 +215,7 @@ NO_BEST = BestRound()
 
 
 def check_best(best_by: str, stop_after: int, measured: Collection[str]) -> None:
-  """Raises `errors.InputError` for an unknown score, or for patience without a score."""
+  """Raises `errors.InputError` for an unknown score, or for early stopping without a score."""
   if best_by and best_by not in measured:
     raise errors.InputError(
       f'--best_by={best_by}: expected a score of this task: {", ".join(measured)}'
