@@ -1,1 +1,1 @@
-"""The runtimes of TFF computations; `registry.install` chooses one by name."""
+"""The runtimes that run TFF computations. `registry.install` installs a runtime by its name."""

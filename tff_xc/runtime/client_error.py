@@ -16,8 +16,9 @@ class ChangedError(errors.InputError):
 class ClientError(RuntimeError):
   """A client's computation failed; the message names the client and the reason.
 
-  The client is at `client_index` of the cohort, or anywhere from there to `last_index`.
-  `cancelled` is true if another client's error stopped the computation.
+  The index of the failed client in the cohort is `client_index`, or any index from
+  `client_index` to `last_index`. `cancelled` is true if another client's error stopped this
+  computation.
   """
 
   def __init__(
@@ -34,7 +35,7 @@ class ClientError(RuntimeError):
 
 
 def which(first, last) -> str:
-  """Returns words for a client, or for one of several; `first` and `last` are indices or ids."""
+  """Returns a phrase for one client from `first` to `last`, which are indices or ids."""
   if first == last:
     return f'client {first!r}'
   return f'one of the clients {first!r} to {last!r}'

@@ -1,9 +1,9 @@
-"""Federated programs of TFF, such as `tff.learning.programs.train_model`.
+"""Runs federated programs of TFF, such as `tff.learning.programs.train_model`.
 
-A program runs in a `tff.program.FederatedContext`, which computes while the program
-continues, and selects clients from a data source. TFF's own context takes the clients'
-values apart if they are structures, as here (`ClientExamples`). This context passes them
-on unchanged.
+A program selects clients from a data source, and runs its computations in a
+`tff.program.FederatedContext`. The context runs a computation while the program continues.
+TFF's own context splits each client's value if the value is a structure, such as
+`ClientExamples`. `ProgramContext` does not change clients' values.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ class ProgramContext(tff.program.FederatedContext):
   """
 
   def __init__(self, runtime: tff.framework.SyncContext):
-    """Takes a runtime that `registry.install` returned."""
+    """`runtime` is a runtime that `registry.install` returned."""
     self._runtime = runtime
 
   def invoke(self, comp: tff.Computation, arg: Any) -> Any:
     """Starts a computation and returns references to its results.
 
-    Call it within a running event loop. Raises ValueError if a result is at clients.
+    Call it within a running event loop. Raises ValueError if a result is placed at clients.
     """
     kind = comp.type_signature.result
     if not tff.program.contains_only_server_placed_data(kind):
@@ -53,7 +53,7 @@ class ProgramContext(tff.program.FederatedContext):
     return tff.types.type_to_py_container(references(kind), kind)
 
   async def _run(self, comp, arg) -> list:
-    """Returns the leaves of the result."""
+    """Runs the computation, and returns the leaves of its result."""
     arg = await _known(arg, comp.type_signature.parameter)
 
     def call():
@@ -93,7 +93,7 @@ class _Reference(tff.program.MaterializableValueReference):
 
 
 async def _known(value: Any, kind: tff.Type | None) -> Any:
-  """Replaces the references in an argument by their values; clients' values have none."""
+  """Replaces the references in an argument by values. Clients' values have no references."""
   if isinstance(kind, tff.FederatedType) and kind.placement is tff.CLIENTS:
     return value
   if isinstance(value, tff.structure.Struct):
@@ -107,17 +107,19 @@ async def _known(value: Any, kind: tff.Type | None) -> Any:
 class Cohorts(tff.program.FederatedDataSource):
   """Provides a program with the cohorts of successive rounds.
 
-  A resumed program continues with the same cohorts as an uninterrupted one. The program
-  must not discard rounds (`should_discard_round`), because it would select the same
-  clients again forever.
+  A resumed program gets the same cohorts as an uninterrupted program. A program must not
+  discard rounds (`should_discard_round`), because it would then select the same clients again
+  and never end.
   """
 
   def __init__(
     self, cohorts: Callable[[int], Sequence], process: tff.learning.templates.LearningProcess
   ):
-    """Takes the function of `sampling.cohorts` (round from 0 -> clients' values), and a process.
+    """Prepares the cohorts of a learning process.
 
-    Raises InputError if clients keep a state, because programs do not return it to them.
+    `cohorts` is a result of `sampling.cohorts`, a function from a round (counted from 0) to
+    the clients' values. Raises InputError if clients keep a state, because programs do not
+    return states to clients.
     """
     self._type = kind = process.next.type_signature.parameter[1]
     if len(getattr(kind.member, 'state', ())):
@@ -128,7 +130,7 @@ class Cohorts(tff.program.FederatedDataSource):
       )
 
     class Iterator(tff.program.FederatedDataSourceIterator):
-      """Iterates over rounds; TFF copies and saves only the number of the next round."""
+      """Iterates over rounds. The state of the iterator is only the number of the next round."""
 
       def __init__(self, round_number: int = 0):
         self._round = round_number
@@ -171,9 +173,9 @@ class Cohorts(tff.program.FederatedDataSource):
 def with_train_metrics(
   process: tff.learning.templates.LearningProcess,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the process with its metrics in the place where `train_model` expects them.
+  """Returns the process with its metrics as `metrics['client_work']['train']`.
 
-  The place is `metrics['client_work']['train']`, which it releases as `model_metrics`.
+  `train_model` expects metrics under this name, and releases them as `model_metrics`.
   """
 
   @tff.tensorflow.computation

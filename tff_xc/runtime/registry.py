@@ -1,4 +1,4 @@
-"""Names the runtimes; `install` makes one of them TFF's default context.
+"""Makes one of the runtimes TFF's default context, with `install`.
 
 Importing this module does not import TensorFlow; `install` does.
 """
@@ -43,7 +43,7 @@ def _connect(
 
 
 def names() -> tuple[str, ...]:
-  """Returns the names that `install` takes, in alphabetical order."""
+  """Returns the names of all runtimes, in alphabetical order."""
   return CLUSTER, DEFAULT, 'worker'
 
 
@@ -60,21 +60,21 @@ def install(
 
   Args:
     name: one of `names()`.
-    client_threads: number of clients that compute in parallel, in a cluster in each
-      worker; 0: the runtime's choice.
-    device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'; '': the GPUs that
-      TensorFlow sees, or the CPU if it sees none.
-    worker_timeout: number of seconds after which a busy worker of a cluster is given up
-      if it has neither read nor run a client.
-    cluster_address: 'IP:PORT' of a running Ray cluster's head, or 'auto'; '': use
-      $RAY_ADDRESS, or start Ray on this machine if that is not set.
-    cluster_without_token: whether that cluster may serve callers without a token.
+    client_threads: the number of clients that run in parallel, in a cluster the number for
+      each worker. 0: the runtime chooses the number.
+    device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'. '': the GPUs that TensorFlow sees,
+      or the CPU if TensorFlow sees no GPU.
+    worker_timeout: a cluster gives up a busy worker if, for this many seconds, the worker
+      has neither read nor run a client.
+    cluster_address: 'IP:PORT' of a running Ray cluster's head, or 'auto'. '': use
+      $RAY_ADDRESS. If this variable is not set, start Ray on this machine.
+    cluster_without_token: whether to use a cluster that serves callers without a token.
 
   Returns:
     The installed context, a `tff.framework.SyncContext`.
 
   Raises:
-    errors.InputError: if no runtime has that name, or it cannot start.
+    errors.InputError: if no runtime has this name, or if the runtime cannot start.
   """
   if name not in names():
     raise errors.InputError(f'unknown runtime {name!r}: the runtimes are {", ".join(names())}')
@@ -95,8 +95,8 @@ def donate(structure: Any) -> Any:
 
   Pass the returned structure to exactly one computation and do not use it
   again: `state = donate(state)`, then `process.next(state, ...)`. If no other
-  reference to a tensor exists, the runtime may update it in place. Until the
-  computation has finished, or if it fails, `keep` returns the original structure.
+  reference to a tensor exists, the runtime may update the tensor in place. `keep`
+  returns the original structure, unless the computation has succeeded.
   """
   return _of_current('donate', lambda s: s)(structure)
 
@@ -105,13 +105,13 @@ def keep(structure: Any) -> Any:
   """Returns the structure that was passed to `donate`.
 
   Raises:
-    ValueError: if a computation has already consumed it.
+    ValueError: if a computation has already consumed the structure.
   """
   return _of_current('keep', lambda s: s)(structure)
 
 
 def measured() -> dict[str, float]:
-  """Returns by name the installed runtime's measurements of the last round."""
+  """Returns what the installed runtime measured in the last round, by name."""
   return _of_current('metrics', dict)()
 
 
@@ -121,17 +121,17 @@ def offer_data(
   """Lets workers that have a copy of a run's data read clients' values there.
 
   Args:
-    source: a picklable function that takes a directory and returns three things: the
-      fingerprint of its data; a function from round to the sequence of its clients'
-      values; and a function without arguments that raises `errors.InputError` if the data
-      have changed since. None: workers read nothing, not even data of an earlier offer.
-    fingerprint: fingerprint of the run's data.
+    source: a picklable function that takes the directory of a copy and returns three
+      things: the fingerprint of the data; a function from a round to the sequence of its
+      clients' values; and a function without arguments that raises `errors.InputError` if
+      the data have changed. None: workers read no data, not even data of an earlier call.
+    fingerprint: the fingerprint of the run's data.
   """
   _of_current('offer_data', lambda *_: None)(source, fingerprint)
 
 
 def referenced(values: Any, round_number: int) -> Any:
-  """Returns the values of a round's clients in a form that lets workers read them."""
+  """Returns the values of a round's clients. Workers with a copy of the data read them there."""
   return _of_current('referenced', lambda values, _: values)(values, round_number)
 
 

@@ -1,10 +1,10 @@
-"""TFF's own worker as a runtime that ends when its owner ends.
+"""Runs computations in TFF's own worker, and ends the worker together with this process.
 
-TFF's default context starts the same `worker_binary`, but leaves it running
-after the interpreter has exited, and the worker keeps the terminal or pipe that it
-inherited. Here, a context owns the worker process, which inherits no stream. The worker
-ends when the context is closed or collected, when the interpreter exits, and, through the
-kernel, when this process is killed.
+TFF's default context starts the same `worker_binary`. It leaves the worker running after the
+interpreter has exited, and the worker keeps an inherited terminal or pipe open. A context of
+this module owns its worker process, and the worker inherits no stream. The worker ends when
+the context is closed or garbage-collected, or when the interpreter exits. If this process is
+killed, the kernel ends the worker.
 
 Importing this module imports TFF (seconds).
 """
@@ -31,9 +31,9 @@ _CHANNEL_OPTIONS = (
   ('grpc.max_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_receive_message_length', _MAX_MESSAGE_BYTES),
   ('grpc.max_send_message_length', _MAX_MESSAGE_BYTES),
-  # The worker is on this machine, which a proxy cannot reach.
+  # The worker runs on this machine, and a proxy could not connect to it.
   ('grpc.enable_http_proxy', 0),
-  # The worker needs a moment to listen: retry sooner than gRPC's one second.
+  # The worker needs a moment before it listens. Retry sooner than after gRPC's one second.
   ('grpc.initial_reconnect_backoff_ms', 100),
   ('grpc.min_reconnect_backoff_ms', 100),
 )
@@ -42,10 +42,11 @@ _LOG_TAIL_BYTES = 2000
 
 _NO_LAZY_SEQUENCES = (list, tuple, str, bytes, range)
 
-# This code runs in a small interpreter of its own, which then becomes the
-# worker. A `preexec_fn` would run Python between fork and exec of a process
-# with threads of TensorFlow and gRPC. 1 is PR_SET_PDEATHSIG of <sys/prctl.h>.
-# The owner may have died before the call, so its id is compared afterwards.
+# A separate small interpreter runs this code, and then becomes the worker. A `preexec_fn` would
+# be unsafe, because it runs Python between fork and exec, and this process has threads of
+# TensorFlow and gRPC. The 1 is PR_SET_PDEATHSIG of <sys/prctl.h>: when the parent process ends,
+# the kernel kills the worker. The parent may end before this call, so the code then compares
+# the parent's id.
 _BECOME_WORKER = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -55,7 +56,7 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
-  """Does not release values after the worker has ended, which would print tracebacks."""
+  """Releases no values after the worker has ended, because a release would print a traceback."""
 
   ended = False
 
@@ -67,14 +68,14 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
 
 
 class _Process:
-  """One running `worker_binary` and the connection to it."""
+  """A running `worker_binary`, and the connection to this process."""
 
   def __init__(self, max_concurrent_calls: int, timeout_seconds: float):
     binary = _find_binary()
     self._owner_pid = os.getpid()
     self._log = tempfile.TemporaryFile()  # noqa: SIM115 lives with the process
-    # Several workers can listen on one port without an error (gRPC shares
-    # ports), so a socket that never listens reserves the port.
+    # With gRPC, several workers can listen on the same port without an error. Therefore a
+    # socket that never listens reserves the port for this worker.
     self._reservation = socket.socket()
     self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     self._reservation.bind(('', 0))
@@ -147,7 +148,7 @@ class _Process:
       )
 
   def end(self) -> None:
-    """Ends the process and waits for it; does nothing the second time."""
+    """Ends the process and waits until it has ended."""
     if os.getpid() != self._owner_pid:
       return  # A forked child has a copy of this object but does not own the worker.
     self.stub.ended = True
@@ -163,13 +164,13 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
   def __init__(self, process: _Process):
     self.pid = process.pid
-    # It also runs when the context is collected and when the interpreter exits.
+    # `finalize` also calls `end` when the context is collected or the interpreter exits.
     self.close = end = weakref.finalize(self, process.end)
 
     def executor_stack(cardinalities):
       if not end.alive:
         raise RuntimeError('this worker context has been closed')
-      # If a connection breaks, TFF retries forever. Report the cause instead.
+      # TFF would retry forever after a broken connection. Report the cause instead.
       process.check_running()
       cardinalities.setdefault(tff.CLIENTS, 0)
       executor = tff.framework.RemoteExecutor(process.stub)
@@ -184,7 +185,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
     )
 
   def invoke(self, comp, arg):
-    """Invokes like TFF's `invoke`, but also accepts sequences that make values on access."""
+    """Runs `comp` like TFF's `invoke`, and also accepts sequences that create values on access."""
     return super().invoke(comp, _listed(arg, comp.type_signature.parameter))
 
   def __enter__(self) -> 'WorkerContext':
@@ -195,7 +196,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
 
 def _listed(arg, type_spec: tff.Type | None):
-  """Returns the argument with each lazy sequence of clients' values turned into a list."""
+  """Returns the argument with a list in place of each lazy sequence of clients' values."""
   if isinstance(arg, tff.structure.Struct):
     types = [part for _, part in tff.structure.iter_elements(type_spec)]
     parts = tff.structure.to_elements(arg)
@@ -204,7 +205,7 @@ def _listed(arg, type_spec: tff.Type | None):
     )
   of_clients = isinstance(type_spec, tff.FederatedType)
   of_clients = of_clients and not type_spec.all_equal
-  # TFF checks all other values.
+  # Leave all other values unchanged, because TFF checks them.
   if of_clients and isinstance(arg, Sequence):
     return arg if isinstance(arg, _NO_LAZY_SEQUENCES) else list(arg)
   return arg
@@ -215,19 +216,19 @@ def create_context(
 ) -> WorkerContext:
   """Starts TFF's worker and returns a context that computes in it.
 
-  Call it from the main thread: the kernel ends the worker when the thread that
-  started it ends.
+  Call this function from the main thread, because the kernel ends the worker when the thread
+  that started the worker ends.
 
   Args:
-    max_concurrent_calls: most clients that train in parallel; 0 or less: no limit.
-    start_timeout_seconds: longest wait for the worker's first answer.
+    max_concurrent_calls: the most clients that train in parallel; 0 or less: no limit.
+    start_timeout_seconds: the longest time to wait for the worker's first answer.
 
   Returns:
-    A context that ends its worker when it is closed, collected, or left as a `with`
-    block.
+    A context. The worker ends when the context is closed or collected, or at the end of its
+    `with` block.
 
   Raises:
-    errors.InputError: if the worker does not start, or not in time.
+    errors.InputError: if the worker does not start in time.
     RuntimeError: if called from a thread other than the main one.
   """
   if threading.current_thread() is not threading.main_thread():

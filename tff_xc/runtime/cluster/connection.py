@@ -1,9 +1,9 @@
 """Connects a driver to the user's Ray cluster, or starts Ray on this machine.
 
-Ray that starts here listens only on 127.0.0.1, requires a token that nobody else knows,
-and ends with the driver, even if the driver is killed (`guard`). The user's cluster must
-require a token, too. Ray reads its token, certificates and timeouts from its own
-environment variables.
+If the driver starts Ray, that Ray listens only on 127.0.0.1, and requires a token that nobody
+else knows. It ends together with the driver, even if the driver is killed (see `guard`). A
+cluster of the user must also require a token, except with --cluster_without_token. Ray reads
+its token, certificates and timeouts from its own environment variables.
 """
 
 import atexit
@@ -25,17 +25,17 @@ from tff_xc import errors
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import guard
 
-# The longest wait for an answer of the cluster's head.
+# The longest time in seconds to wait for an answer of the cluster's head node.
 _HEAD_SECONDS = 20.0
-# The longest wait for Ray when a driver disconnects.
+# The longest time in seconds to wait for Ray when the driver disconnects.
 _LEAVE_SECONDS = 20.0
-# Values of variables that Ray reads in the driver, unless the user sets them.
+# Default values of variables that Ray reads in the driver. The user's values have priority.
 _VARIABLES = {
-  # Otherwise Ray ends a driver without a message a minute after losing the head.
+  # By default, Ray ends the driver without a message, one minute after the head node is lost.
   'RAY_gcs_rpc_server_reconnect_timeout_s': str(10 * 24 * 3600),
-  # Otherwise a driver waits two minutes for an unreachable head when it disconnects.
+  # By default, a driver that disconnects waits two minutes for an unreachable head node.
   'RAY_grpc_client_keepalive_timeout_ms': '20000',
-  # Otherwise Ray prints on stderr, for example that nobody collects its metrics.
+  # By default, Ray prints messages on stderr, for example that nobody collects its metrics.
   'RAY_BACKEND_LOG_LEVEL': 'fatal',
   # Let workers that reserve no GPU see the machine's GPUs.
   'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0',
@@ -43,8 +43,8 @@ _VARIABLES = {
 _CURE = 'start Ray again if you started it; the same command continues the run'
 
 _is_connected = False
-_guard: subprocess.Popen | None = None  # The guard of the Ray that was started here.
-# The process of Ray on this machine that we are connected to.
+_guard: subprocess.Popen | None = None  # The guard of a Ray that this process started.
+# The process of Ray on this machine to which this process is connected.
 _nearest_raylet: psutil.Process | None = None
 # Whether a thread of `disconnect` still waits for Ray.
 left_behind = False
@@ -54,13 +54,13 @@ def connect(address: str = '', without_token: bool = False) -> None:
   """Connects this process to Ray until `disconnect`.
 
   Args:
-    address: 'IP:PORT' of a running cluster's head, or 'auto' for the cluster that
-      runs on this machine; '': use $RAY_ADDRESS, or start Ray here if that is not set.
-    without_token: whether the cluster may serve callers without a token.
+    address: 'IP:PORT' of a running cluster's head node, or 'auto' for the cluster that runs
+      on this machine. '': use $RAY_ADDRESS. If this variable is not set, start Ray here.
+    without_token: whether to use a cluster that serves callers without a token.
 
   Raises:
-    errors.InputError: no head answers at the address, Ray cannot connect, or the head
-      serves callers without a token although `without_token` is false.
+    errors.InputError: no head node answers at the address, Ray cannot connect, or the head
+      node serves callers without a token although `without_token` is false.
   """
   global _is_connected, _nearest_raylet
   if importlib.util.find_spec('ray') is None:
@@ -92,8 +92,8 @@ def _start() -> None:
   global _guard
   from ray._private import ray_constants
 
-  # Ray makes its own folder accessible to everybody, so put it into a private folder. The
-  # path must be short, because the paths of sockets are limited.
+  # Ray makes its folder accessible to all users, so put that folder into a private folder. The
+  # path must be short, because the length of socket paths is limited.
   folder = tempfile.mkdtemp(prefix='tff_xc_', dir='/tmp')
   _guard = subprocess.Popen(
     [sys.executable, guard.__file__, folder],
@@ -111,7 +111,7 @@ def _start() -> None:
     guard.VARIABLE: folder,
   }
   enabled = ray_constants.ENABLE_RAY_CLUSTER
-  # Otherwise Ray replaces 127.0.0.1 with the machine's external address.
+  # With True, Ray would replace 127.0.0.1 by the machine's external address.
   ray_constants.ENABLE_RAY_CLUSTER = False
   try:
     with _variables(values):
@@ -146,15 +146,15 @@ def _init(address: str, **more) -> None:
   import ray
 
   ray.init(address, log_to_driver=False, logging_level='ERROR', **more)
-  atexit.register(disconnect)  # It runs before Ray's own exit function.
+  atexit.register(disconnect)  # `disconnect` runs before Ray's exit function.
 
 
 def _serves_anybody(address: str) -> bool:
-  """Whether a cluster's head answers a call without a token."""
+  """Whether the head node of a cluster answers a call without a token."""
   import grpc
   from ray._private import tls_utils
 
-  options = [('grpc.enable_http_proxy', 0)]  # Ray itself uses no proxy.
+  options = [('grpc.enable_http_proxy', 0)]  # Ray uses no proxy, either.
   if os.environ.get('RAY_USE_TLS', '').lower() in ('1', 'true'):
     certificate, key, authority = tls_utils.load_certs_from_env()
     credentials = grpc.ssl_channel_credentials(authority, key, certificate)
@@ -178,7 +178,7 @@ def _serves_anybody(address: str) -> bool:
 
 @contextlib.contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
-  """Sets environment variables that Ray and its processes read, within the block."""
+  """Sets environment variables for Ray and its processes within the block."""
   import ray._raylet
 
   usual = {n: v for n, v in _VARIABLES.items() if n not in os.environ}
@@ -202,9 +202,9 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 def _as_before() -> Iterator[None]:
   """Restores this process's handlers of SIGTERM and of errors, which Ray replaces.
 
-  Ray's handlers would print a C++ stack trace, or wait for the head before they print an
-  error. Ray's messages about lost workers are dropped, because the caller prints better
-  ones.
+  Ray's handlers would print a C++ stack trace, or wait for the head node before they print an
+  error. Ray's messages about lost workers are also dropped, because `dispatch` prints better
+  messages.
   """
   hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
   try:
@@ -215,13 +215,13 @@ def _as_before() -> Iterator[None]:
     worker.print_to_stdstream = lambda *args, **more: None
     sys.excepthook = hook
     in_main = threading.current_thread() is threading.main_thread()
-    if in_main and handler is not None:  # In other cases Python cannot set the handler.
+    if in_main and handler is not None:  # Otherwise Python cannot set it.
       signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager
 def _first_output_hidden() -> Iterator[None]:
-  """Hides the messages of Ray's C++ code about its variables; errors are still raised."""
+  """Hides messages of Ray's C++ code about its variables. Errors are still raised."""
   sys.stderr.flush()
   kept = os.dup(2)
   try:
@@ -234,7 +234,7 @@ def _first_output_hidden() -> Iterator[None]:
 
 
 def _find_raylet() -> psutil.Process | None:
-  """Returns Ray's main process on this machine, or None if it is not visible."""
+  """Returns Ray's main process on this machine, or None if this user cannot see it."""
   from ray._private import worker
 
   socket = worker._global_node.raylet_socket_name
@@ -246,9 +246,10 @@ def _find_raylet() -> psutil.Process | None:
 
 
 def check_node() -> None:
-  """Raises WorkersError if this machine's Ray node has ended; takes 0.1 ms.
+  """Raises WorkersError if this machine's Ray node has ended. The check takes 0.1 ms.
 
-  Otherwise Ray would end the driver without a message at the next use of the node's store.
+  Without this check, Ray would end the driver without a message as soon as the driver uses the
+  object store of the ended node.
   """
   ended = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
   with contextlib.suppress(psutil.NoSuchProcess):
@@ -258,10 +259,10 @@ def check_node() -> None:
 
 
 def alive() -> dict[str, int]:
-  """Returns the number of CPUs of each living node, by the node's id.
+  """Returns the number of CPUs of each running node, by the node's id.
 
   Raises:
-    client_error.WorkersError: the head does not answer.
+    client_error.WorkersError: the head node does not answer.
   """
   import ray
   from ray._private import worker
@@ -283,11 +284,11 @@ def alive() -> dict[str, int]:
 
 
 def disconnect() -> None:
-  """Disconnects from Ray, and ends Ray if it was started here.
+  """Disconnects from Ray, and ends Ray if this process started it.
 
   If Ray does not answer, a thread of this process keeps running in Ray's code, and
-  `left_behind` becomes true. The process may then crash at its exit unless it calls
-  `os._exit`, as `launch.app` does.
+  `left_behind` becomes true. In this case, the process may crash at its exit. `launch.app`
+  avoids this crash by `os._exit`.
   """
   global _guard, _is_connected, _nearest_raylet, left_behind
   if not _is_connected:
@@ -302,7 +303,7 @@ def disconnect() -> None:
     leaving.join(_LEAVE_SECONDS)
   finally:
     if leaving.is_alive():
-      atexit.unregister(ray.shutdown)  # At the exit, it would hang, too.
+      atexit.unregister(ray.shutdown)  # `ray.shutdown` would also hang at the exit.
       left_behind = True
     if _guard is not None:
       _guard.stdin.close()

@@ -8,7 +8,7 @@ from tff_xc.runtime.in_process import context
 
 
 class ClusterContext(context.InProcessContext):
-  """Runs the server's steps in this process and clients on a crew's workers."""
+  """Runs the server's steps in this process, and clients on the workers of a `crew.RayCrew`."""
 
   _phase = cut.CutPhase
 
@@ -20,7 +20,7 @@ class ClusterContext(context.InProcessContext):
     self._has_data = False  # Whether workers may read the run's data.
 
   def metrics(self) -> dict[str, float]:
-    """Returns the network costs and worker counts of the last clients."""
+    """Returns sent bytes and numbers of workers for the last computation with clients."""
     return {name: float(n) for name, n in self._roster.measured.items()}
 
   def offer_data(self, source, fingerprint) -> None:

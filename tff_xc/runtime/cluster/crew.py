@@ -12,21 +12,22 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection, dispatch, worker as worker_lib
 from tff_xc.runtime.in_process import phases
 
-# Ray's environment on a machine may name the machine's own copy of the data.
+# This variable may name a machine's copy of the data. Ray on that machine must inherit it.
 DATA_VARIABLE = 'TFF_XC_WORKER_DATA_DIR'
 # The number of seconds between checks for new machines.
 _LOOK_SECONDS = 10.0
-# The exceptions of a worker whose machine fails; other exceptions come from our code.
+# A worker raises these exceptions if its machine fails. Other exceptions come from our code.
 _OF_MACHINES = (OSError, MemoryError)
-# The most simultaneous calls of an actor; `dispatch` makes fewer.
+# The most simultaneous calls of a Ray actor. `dispatch` makes fewer calls at once.
 _CALLS = 256
 
 
 class RayCrew:
   """The workers (`worker.Worker`) of a run.
 
-  Each node has as many workers as its CPUs allow. A worker trains `threads` clients in
-  parallel and reserves as many CPUs. With 0, one worker reserves all CPUs of its node.
+  Each node of the cluster has as many workers as its CPUs allow. A worker trains `threads`
+  clients in parallel, and reserves a CPU for each of them. If `threads` is 0, each node has one
+  worker, which reserves all CPUs.
   """
 
   def __init__(self, threads: int = 0):
@@ -36,11 +37,11 @@ class RayCrew:
     self._threads = threads
     self._actors: dict[str, Any] = {}
     self._nodes: dict[str, str] = {}  # The node of each worker.
-    self._infos: dict[str, dispatch.Info] = {}  # The workers that are ready.
+    self._infos: dict[str, dispatch.Info] = {}  # Descriptions of the workers that are ready.
     # The pending `prepare` call (a Ray object reference) of each worker that is starting.
     self._starting: dict[str, Any] = {}
     self._refused: set[str] = set()  # Nodes with different data or a different program.
-    self._told: set[str] = set()  # Nodes with a printed warning.
+    self._told: set[str] = set()  # Nodes about which a warning was printed.
     self._had_one = False  # Whether any worker of this run was ready.
     self._count = 0
     self._looked = -_LOOK_SECONDS
@@ -64,9 +65,10 @@ class RayCrew:
       self._prepare(name)
 
   def workers(self) -> dict[str, dispatch.Info]:
-    """Returns the workers that are ready, by names that are never reused.
+    """Returns the workers that are ready, by name. Names are never reused.
 
-    It also starts workers on machines that have joined or whose workers have ended.
+    The method also starts workers on nodes that have joined the cluster, and on nodes with
+    workers that have ended.
     """
     now = time.monotonic()
     if now - self._looked >= _LOOK_SECONDS:
@@ -79,7 +81,7 @@ class RayCrew:
     return dict(self._infos)
 
   def _fill(self, node: str, cpus: int) -> None:
-    """Starts the workers that a node lacks."""
+    """Starts workers on a node until its CPUs are used."""
     from ray.util import scheduling_strategies
 
     threads = min(self._threads or cpus, cpus)
@@ -92,7 +94,7 @@ class RayCrew:
         max_concurrency=_CALLS,
         max_restarts=0,
         max_task_retries=0,
-        enable_task_events=False,  # Otherwise the head would store every task.
+        enable_task_events=False,  # Otherwise Ray's head node would store every task.
         scheduling_strategy=scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False),
       )(_Actor)
       self._nodes[name] = node
@@ -112,7 +114,7 @@ class RayCrew:
         continue
       try:
         info, wrong = self.result(ticket)
-      except dispatch.LostError as e:  # Another worker will be started.
+      except dispatch.LostError as e:  # `workers` will start another worker.
         self._tell(self._nodes[name], f'a worker could not start ({e})')
         self.dismiss(name)
         continue
@@ -123,7 +125,7 @@ class RayCrew:
         self._infos[name] = info
 
   def _refuse(self, node: str, why: str) -> None:
-    """Excludes a node until Ray starts there again."""
+    """Excludes a node from the run. A restart of Ray on its machine creates a new node."""
     self._refused.add(node)
     for name in [n for n, of in self._nodes.items() if of == node]:
       self.dismiss(name)
@@ -138,11 +140,11 @@ class RayCrew:
       print(f'\n{what}', file=sys.stderr)
 
   def call(self, worker: str, method: str, *args: Any) -> Any:
-    """Calls a worker's method asynchronously; returns a ticket, which is a Ray object reference."""
+    """Starts a call of a worker's method. Returns a ticket, which is a Ray object reference."""
     return self._here(getattr(self._actors[worker], method).remote, *args)
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
-    """Waits until `most` tickets are done or time is over; returns those that are done."""
+    """Waits until `most` calls are done, or `seconds` have passed. Returns the done tickets."""
     done, _ = self._here(self._ray.wait, list(tickets), num_returns=most, timeout=seconds)
     return done
 
@@ -154,28 +156,28 @@ class RayCrew:
       try:
         return self._ray.get(ticket, timeout=_LOOK_SECONDS)
       except exceptions.GetTimeoutError:
-        connection.alive()  # It raises if the cluster is gone.
-      except exceptions.RayTaskError as e:  # Our own code in the worker raised it.
+        connection.alive()  # This call raises WorkersError if the cluster is gone.
+      except exceptions.RayTaskError as e:  # Our code in the worker raised an error.
         raise _of_worker(e, exceptions.RayError) from e
       except (exceptions.RayError, OSError) as e:
         connection.alive()
         raise dispatch.LostError(_reason(e)) from e
 
   def dismiss(self, worker: str) -> None:
-    """Ends a worker, even one that does not respond."""
+    """Ends a worker, even if the worker does not respond."""
     for kept in (self._infos, self._starting, self._nodes):
       kept.pop(worker, None)
     actor = self._actors.pop(worker, None)
     if actor is not None:
-      connection.alive()  # Otherwise Ray would wait for a head that is gone.
+      connection.alive()  # Without this check, Ray would wait for a lost head node.
       self._ray.kill(actor, no_restart=True)
 
   def share(self, value: Any) -> '_Shared':
-    """Stores a value that several calls have as an argument."""
+    """Stores a value in Ray, so that several calls can have it as an argument."""
     return _Shared(self._here(self._ray.put, value))
 
   def _here(self, call, *args, **more):
-    """Runs a call that needs Ray and its store on this machine; raises WorkersError."""
+    """Runs a call that needs Ray on this machine. Raises WorkersError if Ray fails."""
     connection.check_node()
     try:
       return call(*args, **more)
@@ -187,12 +189,12 @@ class RayCrew:
       ) from e
 
   def close(self) -> None:
-    """Ends the workers."""
+    """Disconnects from Ray, which ends the workers."""
     connection.disconnect()
 
 
 def _of_worker(error, ray_error: type[Exception]) -> Exception:
-  """Returns the exception to raise for an error of a worker's code."""
+  """Returns the exception that the driver raises for an error of a worker's code."""
   cause = error.cause
   if isinstance(cause, client_error.ChangedError):
     return cause
@@ -205,7 +207,7 @@ def _of_worker(error, ray_error: type[Exception]) -> Exception:
 
 
 def _reason(error) -> str:
-  """Returns an error of Ray as one line."""
+  """Describes an error of Ray in one line."""
   lines = [line.strip() for line in str(error).splitlines() if line.strip()]
   first = lines[0] if lines else type(error).__name__
   if 'creation task' in first:  # The actual error is at the end of the trace.
@@ -234,9 +236,10 @@ class _Actor(worker_lib.Worker):
     super().__init__(threads)
 
   def prepare(self, program: dict, data: bytes) -> tuple[dispatch.Info, str]:
-    """Opens this machine's copy of the data, if it has one.
+    """Opens this machine's copy of the data, if there is a copy.
 
-    Returns the worker's description, and a phrase that says what is wrong, or ''.
+    Returns the worker's description, and a phrase that says why the driver cannot use this
+    worker, or ''.
     """
     import ray
 
@@ -263,7 +266,7 @@ class _Actor(worker_lib.Worker):
 
 
 def describe_program() -> dict:
-  """Returns checksums and versions that affect a worker's results, by their names."""
+  """Returns by name the checksums and versions that affect a worker's results."""
   return {
     **{
       f'source files of {name} with the checksum': checksum
@@ -274,7 +277,7 @@ def describe_program() -> dict:
 
 
 def difference(here: dict, there: dict) -> str:
-  """Returns a phrase for the first difference between a worker's and this program, or ''."""
+  """Describes the first difference between the driver's program and a worker's program, or ''."""
   for name in {**here, **there}:
     if here.get(name) != there.get(name):
       return (

@@ -1,7 +1,7 @@
-"""Splits phases at their selects, for clients on other machines than the server.
+"""Splits phases at each `federated_select`, so that clients can run on other machines.
 
-Clients first compute their keys, the server computes the slices for these keys, and the
-clients continue with the slices. Neither side needs the other's values.
+Clients first compute their keys and send them to the server. The server computes the slices
+for these keys. The clients then continue with the slices.
 """
 
 import numpy as np
@@ -18,13 +18,15 @@ from tff_xc.runtime.in_process import (
 
 
 class CutPhase(phases.Phase):
-  """The graph calls of a phase in which a client's part has two halves.
+  """The graph calls of a phase that splits each client's steps in two halves.
 
-  `keys` computes a client's keys for each select, by name, and `rows` computes the rows of
-  any number of keys. `client` then gets the rows (`rows_of`) of several clients' keys, and
-  the indices (`places_of`) of its own keys in them. `server_inputs` and `kept_inputs` are
-  the types of the values that they read from the server and from a client's earlier
-  phases.
+  Attributes:
+    keys: the first half. It computes a client's keys for each `federated_select`, by name.
+    rows: computes on the server the rows (slices) for any number of keys.
+    client: the second half. It gets the rows for several clients' keys (`rows_of`), and the
+      indices of the client's own keys among these keys (`places_of`).
+    server_inputs: the types of the server's values that the calls read.
+    kept_inputs: the types of a client's values from earlier phases that the calls read.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -94,7 +96,7 @@ class CutPhase(phases.Phase):
 
 
 def _own_slices(environment: dict, name: str, found: program_lib.Select):
-  """Returns a client's slices from the rows of several clients' keys."""
+  """Returns a client's slices from the rows for several clients' keys."""
   rows, places = environment[rows_of(name)], environment[places_of(name)]
   own = values.map_leaves(lambda leaf, _: tf.gather(leaf, places), rows, found.element)
   return values.Slices(own, found.element, found.num_keys)
@@ -112,10 +114,10 @@ def _integers(size: int | None) -> tff.TensorType:
 
 
 def rows_of(select: str) -> str:
-  """Returns the name of a select's rows."""
+  """Returns the name of the rows of a `federated_select`."""
   return f'{select}/rows'
 
 
 def places_of(select: str) -> str:
-  """Returns the name of the indices of a client's keys in the rows."""
+  """Returns the name of the indices of a client's keys among the rows."""
   return f'{select}/places'

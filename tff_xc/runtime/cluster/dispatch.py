@@ -1,7 +1,7 @@
 """Assigns a cohort's blocks to workers, and joins the results in order.
 
-Even if workers are lost, each block enters the sums exactly once and in its place. Other
-workers repeat the blocks of a lost worker, with the same results.
+If a worker is lost, other workers repeat its blocks, with the same results. The driver adds
+each block to the sums exactly once, in the order of the clients.
 """
 
 import collections
@@ -20,18 +20,20 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import cut, messages
 from tff_xc.runtime.in_process import phases as phases_lib
 
-# A run without workers waits at least this long, because workers first import TensorFlow.
+# A run waits at least this many seconds for a free worker, because workers first import
+# TensorFlow.
 _START_SECONDS = 240.0
 _POLL_SECONDS = 1.0
-# The longest wait for a worker's answer to the question how long it has been idle.
+# The driver waits at most this many seconds for the result of a worker's `idle_seconds`.
 _ANSWER_SECONDS = 10.0
-# A block is given up if this many workers are lost with it.
+# If this many workers are lost while they run the same block, the run stops with an error.
 _MOST_LOST = 3
-# Metrics of the clients of a computation.
+# Names of what the driver measures in a computation with clients.
 MEASURED = (
   'workers',  # Workers that ran clients.
   'workers_lost',  # Workers that ended, or were ended because they made no progress.
-  # Bytes from the driver, with the server's values once for each machine, without programs.
+  # Bytes from the driver to workers. The server's values count once for each machine.
+  # Programs do not count.
   'worker_bytes_down',
   'worker_bytes_up',
 )
@@ -39,15 +41,15 @@ _rounds = itertools.count()
 
 
 class LostError(RuntimeError):
-  """A worker has ended; another worker must repeat its blocks."""
+  """A worker has ended. Other workers must repeat its blocks."""
 
 
 class Info(NamedTuple):
   """Describes a worker."""
 
-  threads: int  # The number of clients that it trains in parallel.
-  machine: str  # The machine's name, the same for all workers on one machine.
-  reads_data: bool = False  # Whether it reads clients' values itself.
+  threads: int  # The number of clients that the worker trains in parallel.
+  machine: str  # The machine's name, which its workers share.
+  reads_data: bool = False  # Whether the worker reads clients' values itself.
 
 
 @dataclasses.dataclass
@@ -55,8 +57,9 @@ class Member:
   """A worker as the driver sees it."""
 
   info: Info
-  heard: float  # The time of its last answer or trained client, by `time.monotonic`.
-  # The clients of each block that it is running, by ticket.
+  heard: float  # The `time.monotonic` of the worker's last progress.
+  # The clients of each block that the worker is running, by ticket. A ticket identifies a
+  # pending call (see `crew.RayCrew.call`).
   tickets: dict[Any, range] = dataclasses.field(default_factory=dict)
 
 
@@ -65,7 +68,7 @@ class Roster:
 
   def __init__(self, crew, timeout_seconds: float):
     self.crew = crew  # A `crew.RayCrew`.
-    self.timeout = timeout_seconds  # A worker without progress for longer is given up.
+    self.timeout = timeout_seconds  # Longest time in seconds without progress of a worker.
     self.members: dict[str, Member] = {}
     self.ready: set[str] = set()  # Names of workers that can take a block now.
     # The `MEASURED` numbers of the last computation with clients.
@@ -73,7 +76,7 @@ class Roster:
     self.lock = threading.Lock()  # Held by the phase that uses the workers.
 
   def refresh(self) -> None:
-    """Adds workers that have joined."""
+    """Updates `ready`, and adds new workers to `members`."""
     found = self.crew.workers()
     self.ready = set(found)
     for name, info in found.items():
@@ -85,7 +88,7 @@ class Dispatch:
   """Runs the clients of a computation's phases; see `execution.run`."""
 
   def __init__(self, roster: Roster, number: int, proto, program, argument, home):
-    """Prepares; `number` and `proto` are the fields `program` and `proto` of `messages.Block`."""
+    """`number` and `proto` are the fields `program` and `proto` of `messages.Block`."""
     self._roster = roster
     self._crew = roster.crew
     self._number, self._proto = number, proto
@@ -96,7 +99,7 @@ class Dispatch:
     self._used = set()
 
   def __call__(self, phase: cut.CutPhase, following, server, kept) -> dict:
-    """Returns the phase's totals; one phase at a time uses the workers."""
+    """Runs a phase and returns its accumulators. Only one phase at a time uses the workers."""
     with self._roster.lock:
       self._roster.measured = self._measured
       return self._totals(phase, server, kept)
@@ -105,7 +108,7 @@ class Dispatch:
     self._phase, self._kept, self._server = phase, kept, server
     self._round = next(_rounds)
     self._num_clients = len(kept)
-    # Blocks have the same size as in one process, so that sums have the same order.
+    # Blocks have the same size as in the in-process runtime, so that sums have the same order.
     size = phases_lib.block_size(self._num_clients)
     self._folds = size < self._num_clients  # Otherwise the driver folds the results.
     self._waiting = blocks(self._num_clients, size if self._folds else 1)
@@ -119,7 +122,7 @@ class Dispatch:
     try:
       self._run()
     finally:
-      for member in self._roster.members.values():  # After an error, calls may be pending.
+      for member in self._roster.members.values():  # Forget calls that an error left.
         member.tickets.clear()
     size = messages.num_bytes(sent) * len(self._machines)
     self._measured['worker_bytes_down'] += size
@@ -143,7 +146,7 @@ class Dispatch:
       self._dismiss_silent()
 
   def _hand_out(self) -> None:
-    """Assigns waiting blocks to the workers that have room, the least busy first."""
+    """Assigns waiting blocks to workers that can take a block, the least busy worker first."""
     while self._waiting:
       block = self._waiting[0]
       free = [
@@ -165,9 +168,9 @@ class Dispatch:
   def _room(self, member: Member, block: range) -> bool:
     """Whether a worker can take one more block.
 
-    A worker gets enough blocks for its threads, and one more that meanwhile waits for its
-    rows. A block that was lost with a worker runs alone on the next worker, to find out
-    which block causes the loss.
+    A worker gets enough blocks for its threads, and an additional block that waits for its
+    rows meanwhile. If a worker was lost while it ran a block, the next worker runs this block
+    alone. If the next worker is also lost, the block is probably the cause.
     """
     doing = member.tickets.values()
     if any(self._lost[clients[0]] for clients in (block, *doing)):
@@ -198,7 +201,7 @@ class Dispatch:
     )
 
   def _own(self, clients: range, reads_data: bool) -> list:
-    """Returns the clients' own parameters in the form of messages; [] if none is read."""
+    """Returns the clients' own parameters for a message; [] if the phase does not read them."""
     phase, given = self._phase, self._argument.only_own
     reads = {*phase.client.inputs, *phase.keys.inputs}
     if self._program.parameter not in reads:
@@ -218,14 +221,14 @@ class Dispatch:
     """Processes the result of a worker's call."""
     member = self._roster.members.get(name)
     if member is None or ticket not in member.tickets:
-      return  # The worker has been lost meanwhile.
+      return  # The worker has been lost in the meantime.
     try:
       found = self._crew.result(ticket)
     except LostError as e:
       self._lose(name, str(e))
       return
     except client_error.ChangedError as e:
-      # Do not raise a WorkersError, after which the rounds so far would be saved.
+      # A WorkersError would save the finished rounds, which may have used the changed data.
       raise errors.InputError(f'a worker on {member.info.machine}: {e}') from e
     clients = member.tickets.pop(ticket)
     member.heard = time.monotonic()
@@ -245,7 +248,7 @@ class Dispatch:
       self._call(name, 'train', clients, block, rows)
 
   def _rows(self, clients: range, found) -> messages.Arrays:
-    """Computes the rows for a block's keys."""
+    """Computes the rows for the keys of a block."""
     keys = {name: tf.constant(each) for name, each in found.items()}
     try:
       rows = self._phase.rows({**self._server, **keys}, self._home)
@@ -254,7 +257,7 @@ class Dispatch:
     return messages.pack(rows, self._phase.rows.outputs)
 
   def _join(self) -> None:
-    """Joins the finished blocks that are next in order."""
+    """Adds those finished blocks to the sums that are next in the order of the clients."""
     while self._joined in self._done:
       clients, found = self._done.pop(self._joined)
       types = self._phase.client.outputs
@@ -268,7 +271,7 @@ class Dispatch:
       self._joined = clients.stop
 
   def _lose(self, name: str, why: str, cure: str = 'perhaps because memory ran out') -> None:
-    """Removes a lost worker, and lets its blocks wait for other workers."""
+    """Removes a lost worker, and adds its blocks to the blocks that wait for a worker."""
     self._measured['workers_lost'] += 1
     member = self._roster.members.pop(name)
     self._crew.dismiss(name)
@@ -291,7 +294,7 @@ class Dispatch:
     return client_error.ClientError(clients[0], self._num_clients, cause, clients[-1])
 
   def _dismiss_silent(self) -> None:
-    """Gives up workers that make no progress; a long block with progress is fine."""
+    """Gives up workers that made no progress for too long."""
     for name, member in list(self._roster.members.items()):
       try:
         if not self._is_silent(name, member):
@@ -306,7 +309,7 @@ class Dispatch:
     now = time.monotonic()
     if not member.tickets or now - member.heard <= self._roster.timeout:
       return False
-    # The worker may have answered, if this process was slow to process the result.
+    # A result may have arrived that this process has not processed yet.
     if self._crew.wait(list(member.tickets), 0):
       return False
     ticket = self._crew.call(name, 'idle_seconds')
@@ -316,7 +319,7 @@ class Dispatch:
     return now - member.heard > self._roster.timeout
 
   def _wait_for_workers(self) -> None:
-    """Waits a moment because no worker is free; raises WorkersError after a long time."""
+    """Waits a moment for a free worker. Raises WorkersError if no worker was free for long."""
     most = max(self._roster.timeout, _START_SECONDS)
     if time.monotonic() - self._alone_since > most:
       raise client_error.WorkersError(
@@ -328,5 +331,5 @@ class Dispatch:
 
 
 def blocks(num_clients: int, size: int) -> list[range]:
-  """Cuts a cohort into blocks of consecutive clients."""
+  """Divides a cohort into blocks of consecutive clients."""
   return [range(first, min(first + size, num_clients)) for first in range(0, num_clients, size)]

@@ -2,10 +2,10 @@
 
   python guard.py FOLDER < PIPE
 
-The driver has the other end of the pipe, which closes when the driver ends or is
-killed. Ray's main processes then end by themselves, but its agents would live on for a
-minute. All these processes have `VARIABLE` in their environment. The folder is removed
-last.
+The driver has the other end of the pipe. The pipe closes when the driver ends or is killed.
+Ray's main processes then end by themselves. Ray's agents would continue for a minute, so this
+program kills them. It recognizes Ray's processes by `VARIABLE` in their environment. It
+removes the folder last.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ VARIABLE = 'TFF_XC_RAY_FOLDER'
 
 
 def left(folder: str) -> list[psutil.Process]:
-  """Returns the living processes that belong to a folder."""
+  """Returns the running processes that belong to a folder."""
   found = []
   for process in psutil.process_iter():
     # The process may have ended, or belong to another user.
@@ -33,8 +33,8 @@ def left(folder: str) -> list[psutil.Process]:
 
 
 def main(folder: str) -> None:
-  """Waits for the driver's end, then ends the remaining processes."""
-  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A SIGTERM to all processes comes here, too.
+  """Waits until the driver has ended, and then kills the remaining processes."""
+  signal.signal(signal.SIGTERM, signal.SIG_IGN)  # Ignore a SIGTERM to all processes.
   os.read(sys.stdin.fileno(), 1)
   while processes := left(folder):
     for process in processes:

@@ -18,9 +18,9 @@ Arrays = dict[str, list[np.ndarray]]
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-  """Identifies a client's value, which a worker reads from its own disk."""
+  """Identifies a client's value. A worker reads this value from its copy of the data."""
 
-  round_number: int  # The round, from 0.
+  round_number: int  # The round, counted from 0.
   place: int  # The client's index in the round's cohort.
 
 
@@ -46,16 +46,17 @@ class Block:
 
   round: int  # Identifies the invocation and phase.
   program: int  # Identifies the program.
-  proto: Any  # The program's protocol buffer, shared: `get` returns it.
+  proto: Any  # A shared object. Its method `get` returns the program's protocol buffer.
   phase: int  # The phase's number.
   first: int  # The first client's index in the cohort.
-  # The leaves of each client's own parameter, or a `Reference`; empty if the parameter is
-  # not read or was sent before.
+  # The leaves of each client's own parameter, or a `Reference`. Empty if the clients do not
+  # read the parameter, or if the worker already has it.
   clients: list[list[np.ndarray] | Reference]
   kept: list[Arrays]  # Each client's values from earlier phases.
-  # The leaves of the server's values that clients read, shared: `get` returns them.
+  # A shared object. Its method `get` returns the leaves of the server's values that clients
+  # read.
   server: Any
-  # Whether the worker folds the clients' values. Otherwise it returns the values to fold.
+  # Whether the worker folds the clients' values. Otherwise the worker returns these values.
   folds: bool
 
 
@@ -63,7 +64,7 @@ class Block:
 class Trained:
   """The result of a block."""
 
-  # The accumulators if the worker folds; otherwise each client's values to fold.
+  # The accumulators if the worker folds the clients' values. Otherwise each client's values.
   folded: Arrays | list[Arrays]
   kept: list[Arrays]  # Each client's values for later phases.
 
@@ -77,12 +78,12 @@ class Failed:
 
 
 def pack(found: Mapping[str, Any], types: Mapping[str, tff.Type]) -> Arrays:
-  """Returns the leaves of the runtime's values as arrays, by name."""
+  """Returns the leaves of named values as arrays, by name."""
   return {name: arrays(found[name], kind) for name, kind in types.items()}
 
 
 def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
-  """Returns the leaves of one of the runtime's values as arrays."""
+  """Returns the leaves of a value as arrays."""
   found = []
   for leaf in values.leaves(value, type_spec):
     leaf = graph_call.readable(leaf)
@@ -90,17 +91,17 @@ def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
       raise expressions.UnsupportedError(
         'the cluster cannot send a sequence to another machine; use --runtime=in_process'
       )
-    found.append(np.asarray(leaf))  # `numpy()` would copy it.
+    found.append(np.asarray(leaf))  # `leaf.numpy()` would copy the tensor.
   return found
 
 
 def unpack(
   found: Mapping[str, list[np.ndarray]], types: Mapping[str, tff.Type], borrowed: bool = False
 ) -> dict[str, Any]:
-  """Inverts `pack`; names without a type are left out.
+  """Converts the result of `pack` back to values. It leaves out names without a type.
 
-  `borrowed` promises that values are only read, and never donated (`updates.donate`). They
-  then share the memory of read-only arrays, which avoids a copy.
+  With `borrowed`, values share the memory of read-only arrays, which avoids a copy. The caller
+  must then only read the values, and never donate them (`updates.donate`).
   """
   return {
     name: values.unflatten(tensors(leaves, borrowed), types[name])
@@ -118,14 +119,14 @@ def tensors(leaves: list[np.ndarray], borrowed: bool = False) -> list[tf.Tensor]
 
 
 def _shared(leaf: np.ndarray) -> tf.Tensor:
-  """Returns a tensor in an array's memory, or a copy if the memory is not aligned."""
+  """Returns a tensor that shares an array's memory, or a copy if the memory is not aligned."""
   current = context.context()
   current.ensure_initialized()
   return ops.EagerTensor(leaf, current.device_name, None)
 
 
 def num_bytes(message) -> int:
-  """Returns the bytes of all arrays in nested lists and dictionaries."""
+  """Returns the total bytes of all arrays in nested lists and dictionaries."""
   if isinstance(message, np.ndarray | np.generic):
     return message.nbytes
   if isinstance(message, Mapping):

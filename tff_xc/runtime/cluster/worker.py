@@ -1,7 +1,7 @@
-"""A worker, which runs blocks of a cohort's clients with the in-process runtime.
+"""Defines a worker, which runs blocks of a cohort's clients with the in-process runtime.
 
-It does not depend on Ray. Several threads may call it at once; the clients of all calls
-share the worker's threads.
+This module does not depend on Ray. Several threads may call a worker at once. The clients of
+all calls share the worker's threads.
 """
 
 import threading
@@ -32,21 +32,22 @@ class Worker:
     self._lock = threading.Lock()
     self._folding = threading.Lock()
     self._compiling = threading.Lock()
-    self._progress = time.monotonic()  # The time when it last read or ran a client.
+    self._progress = time.monotonic()  # The time of the last progress.
 
   def idle_seconds(self) -> float:
-    """Returns the seconds since it last read a client's values or ran a client."""
+    """Returns the seconds since the worker last read a client's values or ran a client."""
     return time.monotonic() - self._progress
 
   def open_data(self, values_of: Callable[[int], Any], check: Callable[[], None]) -> None:
-    """Sets the functions that read clients' values here; see `registry.offer_data`."""
+    """Sets functions that read this machine's copy of the data; see `registry.offer_data`."""
     self._values_of, self._check_data = values_of, check
 
   def keys(self, block: messages.Block):
-    """Returns the distinct keys of a block's clients, int32 [U] for each select by name.
+    """Returns the distinct keys of a block's clients.
 
-    The block then waits for the rows of these keys (`train`). Returns `messages.Failed` if
-    a client fails.
+    The result has keys int32 [U] for each `federated_select`, by name. The block then waits
+    until the driver calls `train` with the rows for these keys. Returns `messages.Failed` if a
+    client fails.
     """
     program, phase = self._phase(block)
     arguments = self._arguments(block, program)
@@ -70,11 +71,11 @@ class Worker:
     return distinct
 
   def train(self, block: messages.Block, rows: messages.Arrays):
-    """Trains a block's clients; returns `messages.Trained`, or `Failed`."""
+    """Trains a block's clients. Returns `messages.Trained`, or `messages.Failed`."""
     program, phase = self._phase(block)
     if phase.selects:
       begun = self._begun.pop((block.round, block.first), None)
-      if begun is None:  # The block's round was given up, so nobody waits for the result.
+      if begun is None:  # The driver gave up the round and does not wait for the result.
         return messages.Failed(block.first, 'its round was given up')
       arguments, places = begun
     else:
@@ -109,7 +110,7 @@ class Worker:
     return messages.Trained(found, new)
 
   def _run(self, block, program, read, work, fold, at_once=None):
-    """Runs the block's clients; returns `messages.Failed` if one fails."""
+    """Runs the block's clients. Returns `messages.Failed` if a client fails, else None."""
 
     def noted(*args):
       found = work(*args)
@@ -149,7 +150,7 @@ class Worker:
       return [()] * len(block.kept)
     try:
       return [self._argument(each, program) for each in block.clients]
-    finally:  # If reading fails because the data changed, report the change.
+    finally:  # If the data changed, report the change, even if reading failed.
       if any(isinstance(each, messages.Reference) for each in block.clients):
         self._refuse_changes()
 
@@ -173,21 +174,21 @@ class Worker:
     return self._server(block, phase), kept
 
   def _server(self, block: messages.Block, phase) -> dict:
-    """Returns the server's values; those of an older round are dropped."""
+    """Returns the server's values for a block, and drops the values of an older round."""
     with self._lock:
       if block.round not in self._servers:
         found = messages.unpack(block.server.get(), phase.server_inputs, borrowed=True)
         if block.round < max(self._servers, default=0):
-          return found  # This round was given up, and a newer one has begun.
+          return found  # The driver gave up this round and has begun a newer round.
         self._servers = {block.round: found}
         old = [key for key in self._begun if key[0] != block.round]
-        for key in old:  # These blocks belong to a round that was given up.
+        for key in old:  # The driver gave up the rounds of these blocks.
           del self._begun[key]
       return self._servers[block.round]
 
 
 def of_client(value, parameter_type: tff.Type):
-  """Returns the view of the parameter of a client whose only own part is `value`."""
+  """Returns a client's view of the parameter. `value` is the only part that differs by client."""
   if values.at_clients(parameter_type):
     return values.from_python(value, parameter_type.member)
   if values.contains_placement(parameter_type) and isinstance(parameter_type, tff.StructType):

@@ -1,8 +1,8 @@
 """Runs TFF computations in this process and its TensorFlow runtime.
 
-`context` is TFF's entry point. A computation becomes a `program` (phases of
-server and client steps). Its phases become graph calls (`phases`), which
-`execution` runs, several clients in parallel. `expressions` defines the
-computation of steps, `imported` imports TFF's serialized graphs into this process,
-and `values` and `updates` hold values between calls.
+`context` is TFF's entry point. `program` compiles a computation to phases of server steps and
+client steps. `phases` combines the steps of a phase into a few calls of TensorFlow graphs.
+`execution` makes these calls, for several clients in parallel. `expressions` compiles the
+steps. `imported` imports TFF's serialized graphs into this process. `values` and `updates`
+represent values between calls.
 """

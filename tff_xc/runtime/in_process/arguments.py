@@ -1,4 +1,4 @@
-"""A computation's argument, split into the server's values and each client's."""
+"""Splits the argument of a computation into the server's values and each client's values."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,12 @@ from tff_xc.runtime.in_process import updates, values
 
 
 class Argument:
-  """An argument, split into the server's values and each client's."""
+  """The argument of a computation.
+
+  Attributes:
+    num_clients: the number of clients; None if the argument has no values of clients.
+    is_lazy: whether a sequence creates clients' values on access.
+  """
 
   def __init__(self, argument, type_spec: tff.Type | None):
     self.num_clients = None
@@ -31,7 +36,7 @@ class Argument:
     return values.from_python(value, type_spec)
 
   def _take_clients(self, given):
-    text = str | bytes | range  # TFF refuses these.
+    text = str | bytes | range  # TFF does not accept these types.
     if isinstance(given, text) or not isinstance(given, Sequence):
       raise TypeError(f'expected a list with a value for each client, got {type(given)}')
     if self.num_clients not in (None, len(given)):
@@ -42,7 +47,7 @@ class Argument:
 
   @property
   def only_own(self) -> Sequence | None:
-    """The argument's only sequence of clients' values; None if it has none or several."""
+    """The argument's sequence of clients' values; None if there is not exactly one sequence."""
     found = []
     self._view(lambda value, _: value, lambda given, _: found.append(given))
     return found[0] if len(found) == 1 else None
@@ -52,7 +57,7 @@ class Argument:
     return self._view(lambda value, _: value, lambda given, _: ())
 
   def of_client(self, index: int):
-    """Returns a client's view of the argument; lazy values are made here."""
+    """Returns a client's view of the argument. This call creates lazy values."""
 
     def shared(value, type_spec):
       is_placed = isinstance(type_spec, tff.FederatedType)
@@ -69,7 +74,7 @@ class Argument:
     return self._view(shared, own)
 
   def whole(self):
-    """Returns the whole argument, in which clients' values are lists."""
+    """Returns the whole argument, with lists of clients' values."""
     return self._view(
       lambda value, _: value, lambda given, member: [values.from_python(v, member) for v in given]
     )

@@ -1,8 +1,8 @@
 """The execution context that runs TFF computations in this process.
 
-It runs the same computations as TFF's worker, without serialization. Values
-stay tensors between calls. Clients run in parallel on threads. Sums are folded
-in the clients' order, so that equal seeds give equal results.
+The context runs the same computations as TFF's worker, without serialization. Values stay
+tensors between calls. Clients run in parallel on threads. Sums add clients' values in the
+order of the clients, so that equal seeds give equal results.
 """
 
 import collections
@@ -54,10 +54,10 @@ class InProcessContext(tff.framework.SyncContext):
   def invoke(self, comp: tff.Computation, arg: Any):
     """Runs `comp` on `arg`; see `tff.framework.SyncContext`.
 
-    The clients' values are a list, or a sequence that makes them on access. In the second
-    case, a thread accesses a client's value shortly before the client starts. If a part of
-    `comp` is not supported, it raises `expressions.UnsupportedError` before anything has
-    run. If a client fails, it raises `client_error.ClientError`.
+    The clients' values are a list, or a sequence that creates values on access. With such a
+    sequence, a thread accesses a client's value shortly before the client starts. Raises
+    `expressions.UnsupportedError` before any step has run if this runtime cannot run a part
+    of `comp`. Raises `client_error.ClientError` if a client fails.
     """
     program, phases = self._compile(comp)
     argument = arguments.Argument(arg, program.parameter_type)
@@ -79,7 +79,7 @@ class InProcessContext(tff.framework.SyncContext):
     return tff.types.type_to_py_container(values.to_python(result, result_type), result_type)
 
   def _run_clients(self, program, argument: arguments.Argument, clients):
-    """Returns the function that runs the clients of a phase, see `execution.run`."""
+    """Returns the function that runs the clients of a phase; see `execution.run`."""
     return functools.partial(
       execution.on_threads, program, argument.of_client, clients, argument.is_lazy
     )
@@ -102,7 +102,7 @@ class InProcessContext(tff.framework.SyncContext):
         program = program_lib.Program(comp)
         phases = [self._phase(program, i) for i in range(program.phases)]
         self._compiled[id(comp)] = program, phases
-        # Python reuses the id of a freed object.
+        # Remove the entry with `comp`, because Python reuses the ids of freed objects.
         weakref.finalize(comp, self._compiled.pop, id(comp), None)
       return self._compiled[id(comp)]
 
@@ -137,8 +137,9 @@ class InProcessContext(tff.framework.SyncContext):
 def visible_devices(wanted: str = '') -> list[str]:
   """Returns TensorFlow's names of the devices that run clients.
 
-  `wanted` is, for example, 'cpu', 'gpu', or 'gpu:0,gpu:1'. With '', they are the GPUs that
-  TensorFlow sees, or the CPU ('', TensorFlow's own choice) if it sees none.
+  `wanted` is, for example, 'cpu', 'gpu', or 'gpu:0,gpu:1'. With '', the function returns the
+  GPUs that TensorFlow sees. If TensorFlow sees no GPU, it returns [''], which lets TensorFlow
+  choose.
   """
   found = [d.name for kind in ('CPU', 'GPU') for d in tf.config.list_logical_devices(kind)]
   if not wanted:
@@ -158,12 +159,12 @@ def visible_devices(wanted: str = '') -> list[str]:
 def create_context(*, client_threads: int = 0, device: str = '') -> InProcessContext:
   """Returns a context that runs computations in this process.
 
-  Create it before TensorFlow has run anything: it limits every op to one
-  thread, which TensorFlow cannot change later.
+  Create the context before TensorFlow has run any op. The context limits every op to one
+  thread, and TensorFlow cannot change this limit later.
 
   Args:
-    client_threads: clients that one invocation runs in parallel; 0: the number
-      of cores of this process.
+    client_threads: the number of clients that an invocation runs in parallel. 0: the number
+      of cores that this process may use.
     device: see `visible_devices`.
 
   Raises:
@@ -173,7 +174,7 @@ def create_context(*, client_threads: int = 0, device: str = '') -> InProcessCon
 
 
 def new_clients(client_threads: int, device: str) -> Callable[[int], execution.Clients]:
-  """Returns a function that makes the threads of an invocation; see `create_context`."""
+  """Returns a function that creates an invocation's client threads; see `create_context`."""
   threads = client_threads or len(os.sched_getaffinity(0))
   _use_one_thread_for_an_op()
   tf.config.set_soft_device_placement(True)
@@ -194,8 +195,8 @@ def _share_gpus() -> None:
 def _keep_digits_on_gpus() -> None:
   """Makes runs on GPUs reproducible to the last digit, in the full precision of float32.
 
-  By default, convolutions on GPUs sum in any order, and products use TensorFloat-32 with
-  10 bits. Two runs with the same seed would then differ after one round.
+  By default, convolutions on GPUs sum in any order, and matrix products use TensorFloat-32,
+  which has a mantissa of 10 bits. Two runs with the same seed would then differ after a round.
   """
   tf.config.experimental.enable_op_determinism()
   tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -204,9 +205,9 @@ def _keep_digits_on_gpus() -> None:
 def _use_one_thread_for_an_op() -> None:
   """Limits ops to one thread each, so that clients share the cores.
 
-  This is needed even for one client at a time. An op on several threads sums in a
-  different order, so a run resumed with a different number of client threads would
-  not reproduce the same digits.
+  The limit is also needed if only one client runs at a time. An op on several threads sums in
+  a different order. A run that resumes with a different number of client threads would then not
+  reproduce the same digits.
   """
   try:
     tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -1,4 +1,4 @@
-"""Runs a program: several clients in parallel, folded in their order."""
+"""Runs a program. Clients run in parallel, and their results are folded in the clients' order."""
 
 import collections
 import concurrent.futures
@@ -21,7 +21,7 @@ from tff_xc.runtime.in_process import (
 
 
 class _Reader:
-  """Reads clients' values, one for each call of `take`, perhaps ahead in a thread."""
+  """Reads clients' values. If `ahead` is true, a thread reads values before they are needed."""
 
   def __init__(self, read: Callable[[int], Any], ahead: bool):
     self._read = read
@@ -31,35 +31,35 @@ class _Reader:
       self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix='tff_xc_reader')
 
   def start(self, index: int) -> None:
-    """Starts to read a value that `take` will return."""
+    """Lets the thread read the value of a client, which `take` will return."""
     if self._thread:
       self._started[index] = self._thread.submit(self._read, index)
 
   def take(self, index: int) -> Any:
-    """Returns a value, or raises the error of reading it."""
+    """Returns the value of a client, or raises the error that the read caused."""
     started = self._started.pop(index, None)
-    # If the thread has not started this read, the caller reads the value itself.
+    # If the thread has not started this read, read the value here.
     if started is None or started.cancel():
       return self._read(index)
     return started.result()
 
   def close(self) -> None:
-    """Cancels reads that have not begun, and ends the thread."""
+    """Cancels the reads that have not started, and ends the thread."""
     if self._thread:
       self._thread.shutdown(cancel_futures=True)
 
 
 class Clients:
-  """Threads that run clients, each in its own place.
+  """Threads that run clients, with an `imported.Place` for each thread.
 
-  A thread's task is one client, or several clients if their results are small. The number
-  of tasks that run or wait to be folded is at most one more than the number of threads, so
-  memory does not grow with the cohort. If clients' values are read ahead, at most two
-  values per thread and one more are in memory.
+  A task of a thread is one client, or several clients if their results are small. The number
+  of tasks that run or wait for their fold is at most the number of threads plus one. Therefore
+  memory does not grow with the cohort. If clients' values are read ahead, at most two values
+  for each thread, plus one value, are in memory.
   """
 
   def __init__(self, devices: Sequence[str], threads: int, number: int = 0):
-    """Spreads the threads over the devices; `number` distinguishes simultaneous invocations."""
+    """Assigns devices to threads in turn. `number` distinguishes simultaneous invocations."""
     self._devices = devices
     self._threads = threads
     self._number = number
@@ -68,8 +68,8 @@ class Clients:
       self._free[stateful] = queue.SimpleQueue()
       for place in self.places(stateful):
         self._free[stateful].put(place)
-    # Clients never run in the main thread, which receives interrupts, because a TensorFlow
-    # call would delay an interrupt.
+    # The main thread receives interrupts, and a TensorFlow call would delay an interrupt.
+    # Therefore clients run only in other threads.
     self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix='tff_xc_client')
 
   def home(self, stateful: bool) -> imported.Place:
@@ -78,7 +78,7 @@ class Clients:
     return imported.Place(slot, self._devices[0], self._devices[0])
 
   def places(self, stateful: bool) -> list[imported.Place]:
-    """Returns the threads' places; stateless graphs can share a slot."""
+    """Returns a place for each thread. Stateless graphs share a slot."""
     first = self._number * self._threads
     return [
       imported.Place(
@@ -100,10 +100,10 @@ class Clients:
   ) -> None:
     """Calls `read` and `work` for every client, and folds the results in order.
 
-    `fold` gets the results of consecutive clients, in the caller's thread. `at_once`
-    returns for a result how many clients may form a task. `ahead` lets a thread read
-    values before they are needed. `meanwhile` is called once, while the first clients
-    run. Errors of `read` are raised unchanged.
+    `fold` gets a list of results of consecutive clients, in the caller's thread. `at_once`
+    gets a result, and returns how many clients may form a task. `ahead` lets a thread read
+    values before they are needed. `meanwhile` is called once, while the first clients run.
+    Errors of `read` are raised unchanged.
     """
     free, reader = self._free[stateful], _Reader(read, ahead)
     manager = cancellation.CancellationManager()
@@ -133,7 +133,7 @@ class Clients:
         fair = math.ceil((num_clients - first) / (2 * self._threads))
         stop = first + min(most, fair)
         if (whole := stop - stop % phases_lib.GROUP) > first:
-          stop = whole  # Keep groups together that are folded in one call.
+          stop = whole  # A task has whole groups, because a group is folded in one call.
         indices = range(first, stop)
         reader.start(first)
         pending.append(self._pool.submit(run_some, indices))
@@ -143,7 +143,8 @@ class Clients:
       refill()
       meanwhile()
       while pending:
-        # Pop only after `result`, so that an interrupt waits for all pending tasks.
+        # Pop the task only after `result`. After an interrupt, the code below then waits for
+        # all tasks.
         found = pending[0].result()
         pending.popleft()
         most = at_once(found[0])
@@ -162,9 +163,10 @@ class Clients:
 
 
 def _first_error(error: BaseException, pending) -> BaseException:
-  """Returns the error to report, the cause rather than calls that it cancelled.
+  """Returns the error to report.
 
-  TensorFlow cancels all calls when one fails.
+  When one call fails, TensorFlow cancels all other calls. If `error` comes from a cancelled
+  call, this function returns the error of the call that failed.
   """
   stopped = isinstance(error, tf.errors.CancelledError)
   if not (stopped or getattr(error, 'cancelled', False)):
@@ -188,8 +190,8 @@ def on_threads(
 ) -> dict:
   """Runs a phase's clients on threads of this process; see `run`.
 
-  `argument` returns the view of the parameter for a client's index, and `ahead` lets
-  a thread make clients' values before they are needed.
+  `argument` maps a client's index to the client's view of the parameter. `ahead` lets a thread
+  create clients' values before they are needed.
   """
   parameter, stateful = program.parameter, program.stateful
   home, num_clients = clients.home(stateful), len(kept)
@@ -207,8 +209,8 @@ def on_threads(
     sums.add(group)
 
   def trace():
-    # Tracing is not parallel, so trace the clients' graph first, which they wait for. If
-    # that fails, a client reports the failure, too.
+    # Only one graph is traced at a time. Trace the clients' graph first, because the clients
+    # wait for it. Ignore an error of this trace, because a client reports the same error.
     with contextlib.suppress(Exception):
       phase.client.traced(clients.places(stateful)[0])
     sums.trace(num_clients)
@@ -236,10 +238,10 @@ def run(
   home: imported.Place,
   run_clients: Callable,
 ):
-  """Runs a program; returns its values by name, with lists of values at clients.
+  """Runs a program, and returns its values by name. A value at clients is a list.
 
   `run_clients` takes (phase, following phase or None, the server's values, each client's
-  kept values). It adds to the kept values, and returns the phase's totals.
+  kept values). It updates the kept values, and returns the accumulators of the phase.
   """
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]

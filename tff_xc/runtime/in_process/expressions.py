@@ -1,9 +1,8 @@
 """Compiles TFF's building blocks to Python functions.
 
-Building blocks are TensorFlow graphs, and lambdas that select, pack and call values. When
-a computation is compiled, each building block becomes a function of an environment (a
-mapping of names to values) and a place. These functions run while a phase's graph is
-traced.
+Building blocks are TensorFlow graphs, and lambdas that select, pack and call values. Each
+building block is compiled to a function of an environment (a mapping from names to values) and
+an `imported.Place`. These functions run while the graph of a phase is traced.
 """
 
 from collections.abc import Callable
@@ -38,7 +37,7 @@ def compile_expression(block) -> Expression:
 
 
 def intrinsic_of(block) -> str | None:
-  """Returns the name of the intrinsic that the block calls, or None."""
+  """Returns the name of the intrinsic that a block calls, or None."""
   is_call = isinstance(block, tff.framework.Call)
   if is_call and isinstance(block.function, tff.framework.Intrinsic):
     return block.function.uri

@@ -2,19 +2,20 @@
 
 import math
 
-# The number of nodes of a long loop body. An SGD step of a linear model has more. A call
-# costs 0.1 ms.
+# A loop body with at least this many nodes becomes a call, which costs 0.1 ms. An SGD step of a
+# linear model has more nodes.
 _LONG_BODY = 50
-# Constants with at least this many numbers are not kept.
+# Constants with at least this many numbers are not kept in memory.
 _LARGE = 2**18
 _FILLED = 'Const', 'Const', 'PlaceholderWithDefault'
-_INT32 = 3  # TensorFlow's number of the dtype.
+_INT32 = 3  # TensorFlow's number for this dtype.
 
 
 def prepare(graph_def, suffix: str, device: str) -> None:
-  """Modifies a graph: it gets functions and state of its own, and devices for its ops.
+  """Changes a graph so that it shares no functions and no state with other imported graphs.
 
-  Large constants of a single value are no longer kept between calls.
+  The ops of the graph get a device. TensorFlow no longer keeps the graph's large constants of
+  a single value in memory between calls.
   """
   _call_long_bodies(graph_def)
   _fill_large_constants(graph_def.node, '')
@@ -27,7 +28,7 @@ def prepare(graph_def, suffix: str, device: str) -> None:
 
 
 def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
-  """Returns the part of a graph from `feeds` to `fetches`, and the feeds that it uses."""
+  """Returns the part of a graph from `feeds` to `fetches`, and the feeds that this part uses."""
   nodes = {node.name: node for node in graph_def.node}
   given = {_node_of(name) for name in feeds}
   feeds, used, kept = set(feeds), set(), {}
@@ -48,7 +49,7 @@ def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
     copy.CopyFrom(node)
     del copy.input[:]
     copy.input.extend(inputs)
-    if '_class' in copy.attr:  # It names ops on the same device.
+    if '_class' in copy.attr:  # '_class' names ops on the same device.
       beside = copy.attr.pop('_class').list.s
       beside = [b for b in beside if b.decode().removeprefix('loc:@') in kept]
       if beside:
@@ -57,7 +58,7 @@ def part(graph_def, feeds: list[str], fetches: list[str]) -> tuple:
 
 
 def _node_of(name: str) -> str:
-  """Returns the name of an input's node, which is `a` for `a`, `a:1` and `^a`."""
+  """Returns the name of an input's node. For `a`, `a:1` and `^a` the name is `a`."""
   return name.removeprefix('^').partition(':')[0]
 
 
@@ -69,8 +70,8 @@ def _nodes(graph_def) -> list:
   return nodes
 
 
-# Ops of tf.data, and ops whose GPU kernel sums in any order. Bincount's GPU kernel refuses
-# to run in deterministic mode.
+# These ops always run on the CPU: ops of tf.data, and ops with a GPU kernel that sums in any
+# order. Bincount's GPU kernel fails in deterministic mode.
 _ON_CPU = ('Dataset', 'Iterator', 'Optional', 'SparseTensorDenseMatMul', 'Bincount')
 
 
@@ -80,13 +81,13 @@ def _device_of(op: str, device: str) -> str:
 
 
 def _call_long_bodies(graph_def) -> None:
-  """Turns the body of a loop into one call, if it is as long as a training step.
+  """Turns the body of each long loop into a call of a function.
 
-  Otherwise TensorFlow inlines the body into the surrounding graph, which has two
-  drawbacks. A loop of plain ops cannot be stopped, while TensorFlow refuses a
-  call whose caller has been cancelled. And in a graph with cycles, TensorFlow's
-  oneDNN pass visits a MaxPoolGrad before or after its MaxPool by chance. If it
-  visits the MaxPoolGrad first, that op keeps a kernel that takes ten times as long.
+  Otherwise TensorFlow inlines the body into the surrounding graph. This has two drawbacks.
+  First, a loop of inlined ops cannot be stopped. With a call in the loop, TensorFlow stops the
+  loop after the caller has been cancelled. Second, an inlined loop makes a cycle in the graph.
+  TensorFlow's oneDNN pass then visits a MaxPoolGrad before or after its MaxPool by chance. If
+  the pass visits the MaxPoolGrad first, the op uses a kernel that takes ten times as long.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   callers = {}
@@ -105,11 +106,11 @@ def _call_long_bodies(graph_def) -> None:
 
 
 def _fill_large_constants(nodes, output: str) -> None:
-  """Replaces large constants of a single value, such as a sum's zeros, by Fill ops.
+  """Replaces large constants of a single value, such as the zeros of a sum, by Fill ops.
 
-  TensorFlow would keep a constant's tensor as long as the graph. It does not precompute a
-  Fill whose dimensions could be fed. `output` is the suffix of an input after the node's
-  name.
+  TensorFlow would keep the tensor of a constant as long as the graph exists. The dimensions of
+  each Fill could be fed, so TensorFlow does not precompute the Fill. `output` is the suffix
+  that follows a node's name in an input.
   """
   for node in [n for n in nodes if n.op == 'Const']:
     tensor = node.attr['value'].tensor
@@ -142,7 +143,7 @@ def _fill_large_constants(nodes, output: str) -> None:
 
 
 def _call_only(caller, callee) -> None:
-  """Fills `caller` with a call of `callee`; both have the same signature."""
+  """Makes `caller` a function with the signature of `callee` that only calls `callee`."""
   caller.signature.CopyFrom(callee.signature)
   caller.signature.name = f'{callee.signature.name}_call'
   for index, attributes in callee.arg_attr.items():
@@ -162,8 +163,8 @@ def _call_only(caller, callee) -> None:
 def _rename(graph_def, suffix: str) -> None:
   """Gives functions and shared state unique names.
 
-  A process cannot have two functions with the same name and different bodies, and
-  TensorFlow finds a variable or table by its shared name.
+  In a process, two functions with the same name must not have different bodies. Two variables
+  or tables with the same shared name would be the same object.
   """
   library = graph_def.library
   renamed = {f.signature.name: f.signature.name + suffix for f in library.function}

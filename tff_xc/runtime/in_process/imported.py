@@ -1,8 +1,8 @@
 """Imports TFF's TensorFlow computations as functions of this process.
 
-A computation is a serialized graph with names of its inputs and outputs. It is
-imported once for every place that calls it, because simultaneous calls must
-not share its variables and tables, and because ops belong to a device.
+A computation is a serialized graph with the names of its inputs and outputs. Each `Place` that
+calls the computation imports it once. Simultaneous calls must not share the computation's
+variables and tables, and the ops of an imported graph belong to one device.
 """
 
 import itertools
@@ -18,14 +18,14 @@ _imports = itertools.count()
 
 
 class Place(NamedTuple):
-  """The slot and device where a graph runs."""
+  """Where a graph runs: a device, and a slot for the graph's variables and tables."""
 
-  slot: int = 0  # Simultaneous calls must be in different slots.
-  device: str = ''  # For example '/device:GPU:0'; '' for TensorFlow's own choice.
+  slot: int = 0  # Simultaneous calls of a stateful graph have different slots.
+  device: str = ''  # For example '/device:GPU:0'. With '', TensorFlow chooses.
   home: str = ''  # The device of the server and its values.
 
   def at_home(self) -> 'Place':
-    """Returns the same slot on the server's device."""
+    """Returns the place with the same slot on the server's device."""
     return self._replace(device=self.home)
 
 
@@ -114,18 +114,18 @@ class _Import:
       tensors.update(zip(wanted, found, strict=True))
       return [tensors[name] for name in fetched]
 
-    # `self._graph.prune` would give the same result in three times the time.
+    # `self._graph.prune` would give the same result, but take three times as long.
     return tf.compat.v1.wrap_function(
       run, [tf.TensorSpec(feed.shape, feed.dtype) for feed in feeds]
     )
 
 
 class _Batch(NamedTuple):
-  """A sequence that a graph reads as one batch, `get_single_element(batch(N))`."""
+  """A sequence that a graph reads as one batch, by `get_single_element(batch(N))`."""
 
   tensors: list[tf.Tensor]  # The batch's components.
   size: int  # N.
-  drop_remainder: bool  # Whether fewer than N elements are dropped.
+  drop_remainder: bool  # Whether a batch of fewer than N elements is dropped.
 
   def takes(self, elements: int) -> bool:
     """Whether this number of elements forms exactly one batch."""
@@ -135,7 +135,7 @@ class _Batch(NamedTuple):
 
 
 def _only_batch(feed: tf.Tensor) -> _Batch | None:
-  """Returns a sequence's batch if the graph reads it only as one batch, or else None."""
+  """Returns the batch of a sequence that the graph reads only as one batch, else None."""
   consumers = feed.consumers()
   if len(consumers) != 1 or consumers[0].type != 'BatchDatasetV2':
     return None
@@ -154,18 +154,20 @@ def is_stateful(proto) -> bool:
 
 
 def materialised(leaf):
-  """Returns the tensor of a leaf that may be a row update."""
+  """Returns a leaf as a tensor. The leaf may be a row update."""
   return leaf.materialise() if isinstance(leaf, updates.RowUpdate) else leaf
 
 
-# How to make each leaf of a result: (index of an argument's leaf or None, index of a
-# fetched tensor or None, index of a second fetched tensor or None). An argument's leaf
-# alone is forwarded. With two fetched tensors, ids and new rows, it becomes a row update.
+# Says how to make each leaf of a result. An entry is (index of an argument's leaf, index of a
+# fetched tensor, index of a second fetched tensor), where each index may be None. With only the
+# first index, the result has the argument's leaf. With only the second index, the result has
+# the fetched tensor. With three indices, the fetched tensors are ids and new rows, and the
+# result has a row update of the argument's leaf.
 Recipe = list[tuple[int | None, int | None, int | None]]
 
 
 def made(held: list, fetched: list, recipe: Recipe, base=lambda leaf: leaf):
-  """Returns a result's leaves; `base` transforms the base of a row update."""
+  """Returns the leaves of a result. The function `base` converts the base of each row update."""
   found = []
   for source, first, rows in recipe:
     if source is None:
@@ -178,7 +180,7 @@ def made(held: list, fetched: list, recipe: Recipe, base=lambda leaf: leaf):
 
 
 def _recipe(feeds: list, fetches: list) -> tuple[list, Recipe]:
-  """Returns the tensors to fetch, and the recipe that makes `fetches` from them."""
+  """Returns the tensors to fetch, and the recipe that makes `fetches` from these tensors."""
   places = {feed.ref(): i for i, feed in enumerate(feeds)}
   fetched, recipe = [], []
   for tensor in fetches:
@@ -197,7 +199,7 @@ def _recipe(feeds: list, fetches: list) -> tuple[list, Recipe]:
 
 
 def _row_update(operation):
-  """Returns (base, ids [U, 1], rows) if the operation replaces rows, otherwise Nones."""
+  """Returns (base, ids [U, 1], rows) if the operation replaces rows, else (None, None, None)."""
   if operation.type == 'TensorScatterUpdate':
     base, ids, rows = operation.inputs
     if ids.shape.rank == 2 and ids.shape[1] == 1:
@@ -206,7 +208,7 @@ def _row_update(operation):
 
 
 def _origin(tensor: tf.Tensor) -> tf.Tensor:
-  """Follows a chain of identities back to its first tensor."""
+  """Follows a chain of Identity ops back to its first tensor."""
   while tensor.op.type == 'Identity' and not tensor.op.control_inputs:
     tensor = tensor.op.inputs[0]
   return tensor

@@ -1,8 +1,8 @@
 """Combines the steps of a phase into a few graph calls.
 
-The Python overhead of a call exceeds the time of most steps. Therefore all server steps of
-a phase form one graph, all steps of a client form another, and the fold of clients' values
-forms a third.
+The Python overhead of a call takes longer than most steps. Therefore all server steps of a
+phase form one graph, all steps of a client form a second graph, and the fold of clients'
+values forms a third graph.
 """
 
 import math
@@ -20,10 +20,16 @@ _SMALL_BYTES = 2**20
 class Phase:
   """The graph calls of one phase.
 
-  `server` computes the reports of the last phase's aggregations, and the values that later
-  steps read. `zero` computes the first accumulators of the folds (`totals`). `client`
-  computes a client's values to fold, and those that later phases read (`kept`). `merge`
-  joins the accumulators of two blocks of clients; `other` names those of the second block.
+  Attributes:
+    server: computes the results of the previous phase's aggregations, and those server values
+      that later steps read.
+    zero: computes the initial accumulators of this phase's aggregations.
+    totals: the names of the accumulators.
+    client: computes a client's values for the aggregations, and its values for later phases.
+    kept: the names of a client's values for later phases.
+    folds: for each number of clients, the call that adds their values to the accumulators.
+    merge: merges the accumulators of two blocks of clients. The function `other` returns the
+      names of the second block's accumulators.
   """
 
   def __init__(self, program: program_lib.Program, number: int):
@@ -45,7 +51,7 @@ class Phase:
     self.folds = {size: self._fold(size) for size in (1, GROUP)}
 
   def _inputs(self, reads, of_clients: bool) -> graph_call.Types:
-    """Returns the types of the names in `reads`: the parameter's view and steps' values."""
+    """Returns the type of each name in `reads`, which name the parameter or steps."""
     inputs, parameter = {}, self._program.parameter
     if parameter in reads:
       inputs[parameter] = seen_by(of_clients, self._program.parameter_type)
@@ -63,7 +69,7 @@ class Phase:
     return step.phase - 1 if step.fold else step.phase
 
   def _reads(self, step) -> frozenset[str]:
-    """Returns the names that a step reads from others; see `_zero` for a fold's zero."""
+    """Returns the names that a step reads. See `_of_zero` for an initial accumulator."""
     if not step.fold:
       return step.reads
     return step.fold.value_reads | (self._of_zero([step])[0])
@@ -76,16 +82,17 @@ class Phase:
     return [s.name for s in self._mapped if s.name in later]
 
   def _of_zero(self, folding) -> tuple[frozenset[str], list]:
-    """Returns the names that zeros read, and the constant steps to run for them."""
+    """Returns the names that initial accumulators read, and the constant steps to run first."""
     needed = set().union(*[s.fold.zero_reads for s in folding])
     made = before(needed, self._constant)
     needed |= set().union(*[s.reads for s in made])
     return frozenset(needed - {s.name for s in made}), made
 
   def _zero(self) -> graph_call.GraphCall:
-    """Returns the call that computes zeros; constant steps run inside it.
+    """Returns the call that computes the initial accumulators.
 
-    Zeros as large as a table are therefore made where they are used, and never sent.
+    The call also runs the constant steps. Therefore an initial accumulator as large as a table
+    is computed on the machine that uses it, and is never sent.
     """
     reads, made = self._of_zero(self._folding)
     inputs = self._inputs(reads, of_clients=False)
@@ -126,7 +133,11 @@ class Phase:
     return self._of_client(self._mapped, {}, lambda environment: environment)
 
   def _of_client(self, mapped, more: graph_call.Types, prepare):
-    """Returns the call of the steps `mapped` of a client; `prepare` adds `more` inputs."""
+    """Returns the call that runs a client's steps `mapped`.
+
+    The call also has the inputs `more`. Before the steps run, `prepare` adds values that it
+    computes from these inputs.
+    """
     folded = [s.fold.value_reads for s in self._folding]
     reads = set().union(*[s.reads for s in mapped], *folded)
     inputs = self._inputs(reads - {s.name for s in self._mapped}, True) | more
@@ -154,15 +165,16 @@ class Phase:
     return totals
 
   def at_once(self, found: dict) -> int:
-    """Returns how many clients may form one task; `found` is one client's result.
+    """Returns how many clients may form one task. `found` is the result of one client.
 
-    Only small results can wait for other results without filling the memory.
+    A task keeps the results of all its clients in memory, so it has several clients only if
+    the results are small.
     """
     types = {_value(s.name): s.fold.value_type for s in self._folding}
     return 2 * GROUP if _are_small(found, types) else 1
 
   def are_small(self, totals: dict) -> bool:
-    """Whether accumulators are small enough to keep in memory beside others."""
+    """Whether accumulators are small enough to keep an additional copy in memory."""
     return _are_small(totals, self._total_types())
 
   def _fold(self, size: int) -> graph_call.GraphCall:
@@ -174,7 +186,7 @@ class Phase:
     def body(environment, place):
       found = {name: environment[name] for name in totals}
       for i in range(size):
-        if i:  # Do not separate at the end, which would copy an unchanged stack.
+        if i:  # After the last client, this call would needlessly copy unchanged accumulators.
           found = _kept_apart(found, totals)
         for step in self._folding:
           total, value = _total(step.name), _value(step.name)
@@ -201,10 +213,10 @@ class Phase:
 
 
 def _kept_apart(found: dict, types: graph_call.Types) -> dict:
-  """Hides the origin of values from TensorFlow's graph optimizer.
+  """Hides from TensorFlow's graph optimizer how values were computed.
 
-  The optimizer would otherwise add the terms of several clients in an order of its
-  choice, and the digits would depend on the number of clients in a call.
+  The optimizer would otherwise add the terms of several clients in any order. The last digits
+  would then depend on the number of clients in a call.
   """
 
   def apart(leaf, _):
@@ -224,7 +236,7 @@ def _are_small(found: dict, types: graph_call.Types) -> bool:
 
 
 def run_steps(steps, environment: dict, place: imported.Place) -> dict:
-  """Runs steps in order, and returns the environment with their values."""
+  """Runs steps in order, and returns the environment with the values of these steps."""
   environment = dict(environment)
   for step in steps:
     environment[step.name] = step.run(environment, place)
@@ -232,7 +244,7 @@ def run_steps(steps, environment: dict, place: imported.Place) -> dict:
 
 
 def _constant(program: program_lib.Program) -> dict[str, program_lib.Step]:
-  """Returns by name the server's steps that depend on no parameter and no other steps."""
+  """Returns by name the constant steps: server steps that read only other constant steps."""
   found = {}
   for name, step in program.steps.items():
     depends = {program.parameter, *program.steps} - {*found}
@@ -268,11 +280,10 @@ def _value(fold: str) -> str:
 
 
 def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
-  """Returns the parameter's type without values of the other placement.
+  """Returns the parameter's type as one client sees it, or as the server sees it.
 
-  An empty structure replaces these values. Values without placement belong to
-  the server. A value that is equal for all clients belongs to both the server and the
-  clients.
+  An empty structure replaces values of the other side. Values without placement belong to the
+  server. A value that is equal for all clients belongs to both sides.
   """
   if isinstance(type_spec, tff.FederatedType):
     seen = type_spec.placement is tff.CLIENTS if clients else not values.at_clients(type_spec)
@@ -282,13 +293,13 @@ def seen_by(clients: bool, type_spec: tff.Type) -> tff.Type:
   return tff.StructType([]) if clients else type_spec
 
 
-# A cohort of at most this many clients is one block. A larger cohort has at most this many
-# blocks, each of whole groups of clients that are folded in one call.
+# A cohort of at most this many clients is one block. A larger cohort is divided into at most
+# this many blocks. Each of these blocks, except the last, has a multiple of `GROUP` clients.
 MOST_BLOCKS = 32
 
 
 def block_size(num_clients: int) -> int:
-  """Returns the number of clients in a block, whose fold is merged with other blocks."""
+  """Returns the number of clients in a block. Blocks are folded separately and then merged."""
   if num_clients <= MOST_BLOCKS:
     return max(num_clients, 1)
   group = GROUP
@@ -296,16 +307,16 @@ def block_size(num_clients: int) -> int:
 
 
 class Sums:
-  """The accumulators of a phase's folds."""
+  """Computes the accumulators of a phase."""
 
   def __init__(self, phase: Phase, server: dict, home: imported.Place, block_size: int):
     self._phase, self._server, self._home = phase, server, home
     self._size = block_size
     self._whole = self._block = self._zeros = None
-    self._clients = 0  # The number of clients in the block that is not merged yet.
+    self._clients = 0  # The number of clients in the current block.
 
   def add(self, results: list[dict]) -> None:
-    """Folds the results of the next clients, from `Phase.client`."""
+    """Folds the results of the next clients. `Phase.client` computed these results."""
     results = list(results)
     while results:
       some = results[: self._size - self._clients]
@@ -318,7 +329,7 @@ class Sums:
         self._close()
 
   def merge(self, block: dict) -> None:
-    """Merges the next block, which is already folded."""
+    """Merges the accumulators of the next block."""
     if self._whole is None:
       self._whole = block
       return
@@ -342,7 +353,7 @@ class Sums:
     return self._whole
 
   def _zero(self) -> dict:
-    """Returns the first accumulators; small ones are computed once for all blocks."""
+    """Returns initial accumulators. Small accumulators are computed once for all blocks."""
     if self._zeros is not None:
       return self._zeros
     found = self._phase.zero(self._server, self._home)

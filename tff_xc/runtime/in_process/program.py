@@ -1,12 +1,11 @@
-"""A compiled federated computation: phases of server and client steps.
+"""Compiles a federated computation to phases of server steps and client steps.
 
-After TFF's desugaring and transformation to call-dominant form, a federated
-computation is a flat list of bindings. A binding is placed at the server or at
-the clients. An aggregation leads from the clients of one phase to the server of
-the next. A phase therefore consists of all server steps that can run, then, for
-each client, all client steps that can run. Every aggregation is folded as
-clients finish. A client's values are dropped after its fold, unless a later
-phase reads them.
+TFF transforms a federated computation to a flat list of bindings (call-dominant form). Each
+binding is placed at the server or at the clients. An aggregation takes values of the clients
+in one phase, and its result is available at the server in the next phase. A phase therefore
+runs first all server steps that can run, and then, for each client, all client steps that can
+run. The values of a client are aggregated (folded) as soon as the client has finished. Then
+they are dropped, unless a later phase reads them.
 """
 
 import dataclasses
@@ -27,8 +26,8 @@ _OUT_OF_RANGE = 'federated_select: a key is outside [0, max_key); keys, max_key:
 def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
   """Returns the slices for `keys`, stacked in the order of the keys.
 
-  One vectorized call of `function` makes all slices; for a row lookup it is one gather. A
-  function that TensorFlow cannot vectorize runs once per key.
+  One vectorized call of `function` computes all slices. For a row lookup, this call is a single
+  gather. If TensorFlow cannot vectorize `function`, it runs once for each key.
   """
   try:
     return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
@@ -47,8 +46,8 @@ def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
 def _remove_sources() -> None:
   """Removes the files that AutoGraph writes during vectorization.
 
-  TensorFlow has already imported the files. It would remove them only at the exit, which a
-  killed process does not reach.
+  TensorFlow has already imported these files. It would remove them only at the exit of the
+  process, so a killed process would leave them behind.
   """
   for name, module in list(sys.modules.items()):
     if name.startswith('__autograph_generated_file'):
@@ -61,31 +60,33 @@ _RESULT = '_result'
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """One binding of a computation, or a part of one."""
+  """A binding of a computation, or a part of a binding."""
 
-  name: str  # The name that it binds.
-  type: tff.Type  # The type of its value; for a step at clients, of one client's value.
+  name: str  # The name of the step's value.
+  type: tff.Type  # The type of the value. For a step at clients, the type of one client's value.
   at_clients: bool  # Whether each client has its own value.
-  phase: int  # The first phase in which it can run.
-  reads: frozenset[str]  # The names that it reads.
+  phase: int  # The first phase in which the step can run.
+  reads: frozenset[str]  # The names that the step reads.
   # (environment, place) -> value; None for an aggregation.
   run: Callable | None = None
   fold: 'Fold | None' = None  # The functions of an aggregation, or None.
-  # The functions of a select, or None.
+  # The parts of a `federated_select`, or None.
   select: 'Select | None' = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-  """The functions of an aggregation: zero, accumulate over clients in order, merge, report.
+  """The functions of an aggregation.
 
-  The value and the zero are computed one phase before the result is available.
+  `zero` computes an initial accumulator, and `accumulate` adds clients' values in order. `merge`
+  adds two accumulators, and `report` computes the result. `value` and `zero` run one phase
+  before the result is available.
   """
 
   value: Callable  # (environment, place) -> a client's value to fold.
   value_type: tff.Type  # The type of the value.
   value_reads: frozenset[str]  # The names that `value` reads.
-  zero: Callable  # (environment, place) -> the first accumulator.
+  zero: Callable  # (environment, place) -> the initial accumulator.
   zero_type: tff.Type  # The type of accumulators.
   zero_reads: frozenset[str]  # The names that `zero` reads.
   accumulate: Callable  # ((accumulator, value), place) -> accumulator.
@@ -95,7 +96,7 @@ class Fold:
 
 @dataclasses.dataclass(frozen=True)
 class Select:
-  """The parts of a select, so that server and clients can run on different machines."""
+  """The parts of a `federated_select`, which allow server and clients on different machines."""
 
   keys: str  # The name of the client's step that computes the keys.
   num_keys: int  # The number of keys of a client.
@@ -107,8 +108,8 @@ class Select:
 class Program:
   """The steps of a computation in an order in which they can run, and its result.
 
-  `block` is the transformed computation; equal blocks give equal names. `result` is a
-  function (environment, place) -> result, with lists of values at clients.
+  `block` is the transformed computation. Programs with equal blocks use equal names. `result`
+  is a function (environment, place) -> result. In the result, a value at clients is a list.
   """
 
   def __init__(self, computation):
@@ -149,7 +150,7 @@ class Program:
     return [Step(name, type_spec, at_clients, phase, reads, build(block))]
 
   def _compile_select(self, name, type_spec, block) -> list[Step]:
-    """Returns steps for the server's offer, the client's keys, and the client's slices."""
+    """Returns three steps: the server's value to select from, a client's keys, and its slices."""
     keys, max_key, server_value, function = _parts(block.argument)
 
     def step(what, block, kind, at_clients):
@@ -187,9 +188,9 @@ class Program:
 
 
 def _transformed(computation: tff.Computation):
-  """Returns the computation as a list of bindings, in which only basic intrinsics are left."""
+  """Returns the computation as a list of bindings that contains only basic intrinsics."""
   body = computation.to_building_block()
-  if _has_secure(body):  # The replacement takes time even if there is nothing to replace.
+  if _has_secure(body):  # Skip the slow replacement if there is nothing to replace.
     body = tff.backends.test.replace_secure_intrinsics_with_bodies(computation).to_building_block()
   body, _ = tff.tensorflow.replace_intrinsics_with_bodies(body)
   return tff.framework.to_call_dominant(body)
@@ -200,7 +201,7 @@ def _bindings(body):
   parameter = None
   if isinstance(body, tff.framework.Lambda):
     parameter, body = body.parameter_name, body.result
-  elif isinstance(body.type_signature, tff.FunctionType):  # It is a graph without a lambda.
+  elif isinstance(body.type_signature, tff.FunctionType):  # `body` is a graph without a lambda.
     given = None
     if body.type_signature.parameter is not None:
       parameter = '_argument'
@@ -222,7 +223,7 @@ def _has_secure(block) -> bool:
 
 
 def _names_in(block) -> set[str]:
-  """Returns the names that a block refers to, including its own parameters."""
+  """Returns the names that a block refers to, including parameters that the block defines."""
   if isinstance(block, tff.framework.Reference):
     return {block.name}
   return set().union(*[_names_in(child) for child in block.children()])
@@ -273,7 +274,7 @@ def _evaluate(block) -> expressions.Expression:
 
 
 _SELECTS = ('federated_select', 'federated_secure_select')
-# Values have no placement here, so placing and zipping change nothing.
+# Values have no placement in this runtime, so placing and zipping do not change a value.
 _LOCAL = {
   'federated_apply': _apply,
   'federated_broadcast': _same,

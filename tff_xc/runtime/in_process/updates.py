@@ -1,10 +1,11 @@
-"""Row updates of large tensors, in place if no other reference exists.
+"""Updates rows of large tensors, in place if no other reference exists.
 
-In TFF's value semantics, a step that changes a few of the n rows of a class table is
-`tf.tensor_scatter_nd_update(table, ids, rows)`, which makes a new table. Here the result
-stays a `RowUpdate` until it is needed. If the caller has donated the old table (`donate`)
-and no other reference to its memory exists, the rows are then written into it. Otherwise
-the table is copied first, with the same result.
+A TFF computation changes a few rows of a class table by
+`tf.tensor_scatter_nd_update(table, ids, rows)`, which creates a new table. This runtime
+represents the result as a `RowUpdate`, until the new table is needed. If the caller has
+donated the old table (`donate`), and if no other reference to its memory exists, the runtime
+then writes the rows into the old table. Otherwise it first copies the table. Both ways give
+the same result.
 """
 
 import itertools
@@ -20,7 +21,7 @@ class RowUpdate(NamedTuple):
   """The tensor `base` with some of its rows replaced."""
 
   base: Any  # The old tensor [n, ...].
-  ids: tf.Tensor  # Int32 [U, 1], distinct.
+  ids: tf.Tensor  # int32 [U, 1], distinct.
   rows: tf.Tensor  # [U, ...], the new rows.
 
   def materialise(self) -> tf.Tensor:
@@ -31,8 +32,8 @@ class RowUpdate(NamedTuple):
 class GivenUp:
   """Holds a donated tensor for the computation that may write into it.
 
-  The tensor can be read until a computation has consumed it, so a failed
-  computation leaves its argument usable.
+  The tensor can be read until a computation has consumed it. If a computation fails, its
+  argument therefore stays usable.
   """
 
   def __init__(self, tensor: tf.Tensor):
@@ -71,7 +72,7 @@ def keep(structure):
 
 
 class InPlace:
-  """Writes rows into a donated tensor without a copy, if it has the only reference."""
+  """Writes rows into a donated tensor. Copies the tensor only if other references to it exist."""
 
   def __init__(self):
     self._functions = {}
@@ -80,8 +81,8 @@ class InPlace:
   def __call__(self, given_up: GivenUp, ids: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns the tensor of `given_up` with `rows` at `ids`.
 
-    It only writes the rows. If another reference to the tensor's memory exists, it also
-    copies the tensor.
+    If another reference to the tensor's memory exists, the call first copies the tensor.
+    Otherwise it only writes the rows.
     """
     tensor = given_up.read()
     key = (tensor.dtype, tuple(tensor.shape), tensor.backing_device)
@@ -99,11 +100,11 @@ class InPlace:
 def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
   """Returns (put: tensor -> None, update: (ids, rows) -> new tensor).
 
-  `put` leaves the tensor in a staging area of the runtime, and `update` moves
-  it out. As an argument of a graph call, the tensor would have a second
-  reference, and TensorFlow would not write into it. Assigning an empty slice
-  forwards the buffer if this is its only reference, and otherwise copies it. Nothing else
-  refers to the result, so writing into it is safe.
+  `put` moves the tensor into a staging area of TensorFlow, and `update` moves the tensor out
+  of it. If the tensor were an argument of the graph call, it would have a second reference,
+  and TensorFlow would not write into it. `update` first assigns an empty slice. This op
+  forwards the tensor's buffer if no other reference to the buffer exists, and otherwise copies
+  the buffer. So `update` can safely write into the result.
   """
   name = f'tff_xc_rows_{next(_stages)}'
   dtype, shape, device = tensor.dtype, tensor.shape, tensor.backing_device
@@ -111,7 +112,7 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
 
   def put(value):
     with tf.device(device):
-      # An earlier interrupt between `put` and `update` may have left a tensor.
+      # Remove a tensor that an earlier interrupt between `put` and `update` left.
       tf.raw_ops.StageClear(dtypes=[dtype], shared_name=name)
       tf.raw_ops.Stage(values=[value], shared_name=name)
 

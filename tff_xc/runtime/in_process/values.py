@@ -1,9 +1,9 @@
 """Represents values of TFF types in this runtime.
 
-A tensor is a `tf.Tensor`, a sequence is a `tf.data.Dataset`, and a structure is a tuple
-(the type has the names). A value at clients is a list with one value per client; a value
-at the server is not wrapped. Graph calls take and return flat lists, in which a data set
-is a variant tensor.
+A tensor is a `tf.Tensor`, a sequence is a `tf.data.Dataset`, and a structure is a tuple. The
+type has the names of a structure's parts. A value at clients is a list with one value for each
+client. A value at the server has no wrapper. Graph calls take and return flat lists, in which
+a data set is a variant tensor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ def _fits(value, array: np.ndarray, dtype: type[np.generic]) -> bool:
   """Whether `array`, made from `value`, can be converted to `dtype` without a change."""
   if isinstance(value, np.ndarray | np.generic) or dtype is np.str_:
     return _widens(array.dtype, dtype)
-  # The dtype of Python numbers depends on their values; an empty list has no dtype.
+  # NumPy chooses the dtype of Python numbers by their values. An empty list fits every dtype.
   if not array.size:
     return True
   if not _same_kind(array.dtype, dtype):
@@ -85,7 +85,7 @@ def at_clients(type_spec: tff.Type) -> bool:
 
 
 def from_python(value, type_spec: tff.Type):
-  """Converts an unplaced value, in any container that TFF accepts, to this runtime's form."""
+  """Converts an unplaced value in any container that TFF accepts to this runtime's form."""
   if isinstance(type_spec, tff.StructType):
     parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
     return tuple(from_python(part, member) for part, member in parts)
@@ -105,7 +105,7 @@ def _held(value, type_spec: tff.TensorType):
 
 
 def parts_of(value, type_spec: tff.StructType) -> list:
-  """Returns the parts of a structure in any container, in the type's order."""
+  """Returns the parts of a structure in the order of its type. `value` is any container."""
   expected = names(type_spec)
   if isinstance(value, tff.structure.Struct):
     given = tff.structure.to_elements(value)
@@ -126,7 +126,7 @@ def parts_of(value, type_spec: tff.StructType) -> list:
 
 
 def to_python(value, type_spec: tff.Type):
-  """Converts our tuples to `tff.structure.Struct`, from which TFF makes containers."""
+  """Converts tuples to `tff.structure.Struct`. TFF converts a Struct to Python containers."""
   if isinstance(type_spec, tff.FederatedType):
     if at_clients(type_spec):
       return [to_python(each, type_spec.member) for each in value]
@@ -167,9 +167,10 @@ def map_leaves(function: Callable[[Any, tff.Type], Any], value, type_spec):
 
 
 def map_placed(value, type_spec: tff.Type, of_server: Callable, of_clients: Callable):
-  """Applies `of_server` and `of_clients` to the parts at the server and at clients.
+  """Applies `of_server` to the parts at the server, and `of_clients` to the parts at clients.
 
-  Both take (value, type). For a list of clients' values, the type is that of one value.
+  Both functions take (value, type). `of_clients` gets a list of clients' values and the type
+  of one of these values.
   """
   if at_clients(type_spec):
     return of_clients(value, type_spec.member)
@@ -236,8 +237,8 @@ def unflatten(flat: Sequence, type_spec: tff.Type):
   return _build(iter(flat), type_spec)
 
 
-# This is not a function within `unflatten`, because a nested function that calls itself is
-# in a reference cycle, which would keep tensors until Python collects garbage.
+# `_build` is not a nested function of `unflatten`. A nested function that calls itself is in a
+# reference cycle, and would keep tensors alive until Python collects garbage.
 def _build(leaves: Iterator, type_spec: tff.Type):
   if isinstance(type_spec, tff.FederatedType):
     return _build(leaves, type_spec.member)
@@ -251,5 +252,5 @@ def _build(leaves: Iterator, type_spec: tff.Type):
 
 
 def contains_placement(type_spec: tff.Type) -> bool:
-  """Whether any part of a value of this type is placed."""
+  """Whether any part of a value of this type is placed at the server or at clients."""
   return tff.types.contains(type_spec, lambda part: isinstance(part, tff.FederatedType))
