@@ -25,7 +25,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   Elements of a client's data set are `OrderedDict(x=..., y=int32[])`. A sparse
   x is `OrderedDict(ids=int32[f], values=float32[f])`, where f differs between
-  elements. If examples have sets of labels, y is int32[l], an element's l labels.
+  elements. If examples have sets of labels, y is int32[l], the l labels of an example.
   """
 
   def __init__(self, pool: pool_lib.Pool, partition: partition_lib.Partition):
@@ -53,7 +53,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     return self.pool.examples(self.numbers(client_id))
 
   def owned_labels(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (client index, label) of each label of each client's examples."""
+    """Returns client indices int [m] and labels int32 [m], one pair for each owned label."""
     owners, labels = self.partition.owners(), self.pool.labels[self.partition.numbers]
     if scipy.sparse.issparse(labels):
       return np.repeat(owners, np.diff(labels.indptr)), labels.indices
@@ -91,8 +91,9 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
     """Returns a bound, at least 1, on the distinct features that a client uses in a round.
 
     With `examples_per_round` 0, clients use all of their examples and the bound is exact.
-    Otherwise a client's bound is the smaller of two numbers: the sum of the features of
-    its longest examples, and the distinct features of all its examples.
+    Otherwise the bound of a client is the smaller of two numbers: the total number of
+    features in its `examples_per_round` longest examples, and the number of distinct
+    features in all its examples.
     """
     if examples_per_round in self._largest:
       return self._largest[examples_per_round]
@@ -110,12 +111,12 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def _largest_set(self, bounds: np.ndarray, with_labels: bool = False) -> int:
     """Returns the largest number of distinct features (and labels) of any client.
 
-    `bounds`, int [K], are upper limits of each client's number.
+    `bounds`, int [K], has an upper limit for the number of each client.
     """
     largest = 1
     for client in np.argsort(-bounds, kind='stable'):
       if bounds[client] <= largest:
-        break  # All remaining bounds are at most this large, too.
+        break  # The remaining bounds are no larger.
       numbers = self.partition.of_client(client)
       ids = self.pool.read(numbers).indices
       if with_labels:
@@ -136,7 +137,8 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def serializable_dataset_fn(self) -> Callable[[str], tf.data.Dataset]:
     """A traceable function from a client's id to its data set.
 
-    It calls back into this process, so it works with `tf.data` here but not in TFF's worker.
+    The function calls Python code of this process. It therefore works with `tf.data` here,
+    but not in TFF's worker process.
     """
     none = self._tensors(np.zeros(0, np.int64))
 
@@ -180,7 +182,8 @@ class Unseen(NamedTuple):
   held_out: partition_lib.Partition  # Examples on which a client is scored.
 
 
-# With this many classes or more for each one that occurs, the numbering is probably wrong.
+# If there are at least this many times as many class numbers as classes that occur, the
+# numbering is probably wrong.
 _GAPS = 10
 
 
@@ -200,16 +203,16 @@ class FederatedDataset:
   # Examples whose score may select the best round.
   validation: pool_lib.Pool | None = None
   propensity: sparse.Propensity | None = None
-  # Whether examples are bit-identical on every machine. JPEGs and examples drawn with
-  # floating-point arithmetic are not.
+  # Whether examples are bit-identical on every machine. Decoded JPEGs and examples that are
+  # drawn with floating-point arithmetic are not.
   exact: bool = True
-  # Checksum of the source of the examples; '': only the examples themselves identify them.
+  # Checksum of the source of the examples, or '' if the source has no checksum.
   source_checksum: str = ''
-  class_names: Sequence[str] | None = None  # [n]; None: classes are named by numbers.
-  # Each training client's held-out examples, as numbers in the pool of `train`; None: it
-  # is not known which client a test example belongs to.
+  class_names: Sequence[str] | None = None  # [n]; None if classes have only numbers.
+  # Each training client's held-out examples, as numbers in the pool of `train`. None if the
+  # data set does not say which client a test example belongs to.
   held_out: partition_lib.Partition | None = None
-  # The part of `Description.preprocessing` that does not follow from the examples.
+  # The entries of `Description.preprocessing` that cannot be computed from the examples.
   preprocessing: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   unseen: Unseen | None = None
   # Test scores of methods that need no training, by method.

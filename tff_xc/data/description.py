@@ -1,4 +1,4 @@
-"""Describes a data set, for networks and their users who do not have the data."""
+"""Describes a data set for programs that use a trained network without the data."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 IMAGES, ROWS = 'images', 'rows'
 SPARSE, CHARACTERS = 'sparse', 'characters'
-# The names of the arrays of raw examples, by kind.
+# The names of the arrays of raw examples, by kind of examples.
 ARGUMENTS = {
   IMAGES: ('images',),
   ROWS: ('rows',),
@@ -20,7 +20,7 @@ OF_CLIENTS = ('num_clients', 'largest_label_set')
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-  """The form of a data set's examples and labels; no TensorFlow is imported.
+  """The form of a data set's examples and labels.
 
   Attributes:
     kind: the kind of examples, one of `KINDS`.
@@ -31,20 +31,22 @@ class Description:
     label_sets: whether a training example has a set of labels.
     num_clients: number of clients that may participate in training; None in the export
       of a private run.
-    largest_label_set: the most distinct classes of any client; None like `num_clients`.
-    preprocessing: how a raw example becomes an input of the network.
+    largest_label_set: the most distinct classes of any client; None in the export of a
+      private run.
+    preprocessing: how a raw example becomes an input of the network. The keys depend on the
+      kind of examples.
       Images: `fit` is 'crop' (scale the shorter side and crop the center) or 'stretch'.
-      float32 pixels are raw pixels divided by 255.
+      If `dtype` is float32, raw pixels are divided by 255.
       Rows: `columns` are the names of the columns if they have names, and `label` is the
-      name of the class column. If `mean` and `deviation` [D] exist, the mean is
-      subtracted from raw numbers, which are then divided by the deviation.
-      Sparse features: `num_features` is the D of raw examples, and `hashed` says whether
-      these are hashed to `shape` (`data.hashing`). Histories of items also have `history`,
-      the number of latest items that are features, `leave_out_seen`, whether repeats are
-      dropped and items of the history are never predicted, and `columns`, the names of
-      the table's columns by 'user', 'item' and 'time'.
-      Characters: an example contains indices into `alphabet`; any other character counts
-      as a space.
+      name of the class column. If `mean` and `deviation` [D] exist, an input is
+      (raw numbers - mean) / deviation.
+      Sparse features: `num_features` is the number of features of raw examples. `hashed`
+      says whether feature ids are hashed to `shape` (`data.hashing`). Histories of items
+      have three more keys. `history` is the number of latest items that are features.
+      `leave_out_seen` says whether repeats are dropped and items of the history are never
+      predicted. `columns` has the names of the table's columns by 'user', 'item' and 'time'.
+      Characters: an example contains indices into `alphabet`. A character that is not in
+      the alphabet counts as a space.
   """
 
   kind: str
@@ -58,7 +60,7 @@ class Description:
 
 
 def from_json(obj: Any) -> Description:
-  """Returns the description from a JSON object, which may lack `OF_CLIENTS`.
+  """Returns the description from a JSON object; the keys `OF_CLIENTS` may be missing.
 
   Raises ValueError if the object is not a valid description.
   """

@@ -8,17 +8,17 @@ import scipy.sparse
 
 from tff_xc.data import client_data, partition as partition_lib
 
-# At least this many training examples and clients are read. All examples of a client
-# are read.
+# The fingerprint reads all examples of some clients: at least `_CLIENTS` clients, and so
+# many that they have about `_EXAMPLES` training examples.
 _EXAMPLES, _CLIENTS = 500, 3
 
 
 def fingerprint(dataset: client_data.FederatedDataset) -> dict[str, int | str]:
   """Returns counts and checksums of a data set's content.
 
-  The checksums cover every client's id and labels. If the data set is `exact`, they also
-  cover about 500 training examples of evenly spread clients, and all examples of `test`,
-  `validation` and `retrieval`, block by block.
+  The checksums cover every client's id and labels. If the data set is `exact`, the
+  checksums also cover about 500 training examples of evenly spread clients, and all
+  examples of `test`, `validation` and `retrieval`, block by block.
   """
   pool, partition = dataset.train.pool, dataset.train.partition
   held = partition.numbers
@@ -52,7 +52,7 @@ def _spread(partition: partition_lib.Partition) -> np.ndarray:
 
 
 def checksum(parts: Iterable) -> str:
-  """Returns a hash of 16 hexadecimal digits of texts, arrays, matrices and tuples of them."""
+  """Returns 16 hexadecimal digits, a hash of texts, arrays, sparse matrices and tuples."""
   found = hashlib.blake2b(digest_size=8)
   for part in parts:
     _add(found, part)

@@ -25,14 +25,14 @@ def as_client_data(
 ) -> client_data.PartitionedClientData:
   """Reads clients' data sets into memory, in the form that `FederatedDataset` needs.
 
-  Elements are pairs (x, y) or mappings with keys for both. They are single examples or
-  batches. All x have the same shape. y is an integer, [] or [1], or a set of labels,
-  bool [n]. Elements that could be either one example or a batch are refused.
+  Elements of the data sets are pairs (x, y), or mappings with keys for x and y. An element
+  is one example or a batch. All x have the same shape. y is an integer, [] or [1], or a set
+  of labels, bool [n]. Elements that could be either one example or a batch are refused.
 
   Args:
     source: `tff.simulation.datasets.ClientData`, or one data set for each client.
     ids: the clients to read, in this order. For a list of data sets, the clients' ids
-      (default: their positions in the list).
+      (default: the positions in the list).
     x: the key of the examples if elements are mappings.
     y: the key of the labels if elements are mappings.
 
@@ -71,7 +71,7 @@ def as_client_data(
     datasets = map(source.create_tf_dataset_for_client, names)
   read = [_read(d, x, y, n) for d, n in zip(datasets, names, strict=True)]
   sizes = [len(labels) for _, labels in read]
-  # The shape of a client's examples may be unknown if it has none.
+  # If a client has no examples, their shape may be unknown.
   some = [part for part, size in zip(read, sizes, strict=True) if size]
   _check_alike(some, [n for n, size in zip(names, sizes, strict=True) if size])
   x_and_y = map(np.concatenate, zip(*(some or read[:1]), strict=True))
@@ -82,7 +82,10 @@ def as_client_data(
 
 
 def places_of(source: tff.simulation.datasets.ClientData, ids: Sequence[str]) -> list[int]:
-  """Returns the indices of these clients among all; InputError for an unknown one."""
+  """Returns the indices of these clients in `source.client_ids`.
+
+  Raises InputError for an unknown client.
+  """
   places = {name: place for place, name in enumerate(source.client_ids)}
   for name in ids:
     if name not in places:
@@ -138,7 +141,7 @@ def _read(dataset: tf.data.Dataset, x: str, y: str, name: str) -> tuple[np.ndarr
   if is_batched and not of_x.shape.rank:
     refuse('labels are in batches, and examples are not; batch both or none')
   if not is_batched:
-    if len(dataset.element_spec) > 2:  # Other keys may differ in shape.
+    if len(dataset.element_spec) > 2:  # Values of other keys may have varying shapes.
       dataset = dataset.map(lambda element: {k: element[k] for k in (x, y)})
     dataset = dataset.batch(_BATCH)
   found = []

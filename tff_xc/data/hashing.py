@@ -1,8 +1,8 @@
 """Hashes of labels and features, as FedMLH uses them.
 
 An id's hash in table r is the 32-bit MurmurHash3 (x86) of the id as four bytes,
-little endian, with seed r. The hash is read as a signed number. Its bucket is the hash
-modulo the number of buckets as in Python, which is never negative.
+little endian, with seed r. The hash is read as a signed number. The id's bucket is the
+hash modulo the number of buckets; as in Python, the result is never negative.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Checks HDF5 files before their content is read.
 
-An HDF5 file can include content of other files (external storage, external links,
-virtual datasets), and can announce more values than it contains. A malicious file could
-therefore read any of the user's files, or fill the memory.
+An HDF5 file can include content of other files by external storage, external links and
+virtual datasets. It can also declare more values than it contains. With a malicious file,
+a program could therefore read any of the user's files, or fill the memory.
 """
 
 import io
@@ -18,7 +18,7 @@ _SMALL = 1 << 20
 
 
 def check(file, path: str | os.PathLike) -> None:
-  """Raises InputError if an open `h5py.File` reads other files or announces too much."""
+  """Raises InputError if an open `h5py.File` refers to other files or declares too much data."""
   import h5py
 
   groups, seen = [file], set()
@@ -28,7 +28,7 @@ def check(file, path: str | os.PathLike) -> None:
       where = f'{path}: {group.name.rstrip("/")}/{name}'
       link = group.get(name, getlink=True)
       if isinstance(link, h5py.SoftLink):
-        continue  # A soft link stays in this file, and its target is visited anyway.
+        continue  # A soft link points into this file, where the loop visits its target.
       if not isinstance(link, h5py.HardLink):
         _refuse(where)
       found = group[name]
@@ -45,7 +45,7 @@ def check(file, path: str | os.PathLike) -> None:
 def _check_dataset(dataset, where: str) -> None:
   import h5py
 
-  # h5py's attributes would fetch these properties again for each access.
+  # Fetch the properties once. Each access to h5py's attributes would fetch them again.
   made = dataset.id.get_create_plist()
   if made.get_layout() == h5py.h5d.VIRTUAL or made.get_external_count():
     _refuse(where)
@@ -65,7 +65,10 @@ def _refuse(where: str) -> None:
 
 
 def check_file(path: str | os.PathLike) -> None:
-  """Checks an HDF5 file, or those in a zip such as Keras's `.keras`; ignores other files."""
+  """Checks an HDF5 file, or the HDF5 files in a zip archive such as Keras's `.keras`.
+
+  Other files are ignored.
+  """
   import h5py
 
   path = pathlib.Path(path)

@@ -1,4 +1,4 @@
-"""Partitions: which client has which examples of a pool."""
+"""Partitions of a pool: which client has which examples."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -47,22 +47,22 @@ class Partition:
     return np.diff(self.offsets)
 
   def owners(self) -> np.ndarray:
-    """Returns int64 [examples], the index of the client that owns each of `numbers`."""
+    """Returns int64 [examples], for each entry of `numbers` the index of its client."""
     return np.repeat(np.arange(len(self)), self.sizes)
 
   def where(self, kept: np.ndarray) -> 'Partition':
-    """Returns the same clients with only the examples where `kept`, bool [examples]."""
+    """Returns the same clients with only some examples: `kept`, bool [examples], is true."""
     sizes = np.bincount(self.owners()[kept], minlength=len(self))
     offsets = np.cumsum(np.append(0, sizes))
     return Partition(self.client_ids, offsets, self.numbers[kept])
 
   def some(self, indices: np.ndarray) -> 'Partition':
-    """Returns only the clients of these indices, int [k]."""
+    """Returns the partition among only the clients with these indices, int [k]."""
     return of_clients({self.client_ids[i]: self.of_client(i) for i in indices.tolist()})
 
 
 def of_owners(owners: np.ndarray) -> Partition:
-  """Returns one client for each distinct owner, in sorted order.
+  """Returns the partition with one client for each distinct owner, in sorted order.
 
   `owners` [N], integers or strings, are the owners of the N examples. A client's examples
   keep their order.
@@ -74,8 +74,8 @@ def of_owners(owners: np.ndarray) -> Partition:
 def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
   """Returns the partition among the clients `client_ids`.
 
-  `owners`, int [N], is the index of each example's client; an example whose index is
-  below 0 belongs to no client. A client's examples keep their order.
+  `owners`, int [N], has the index of each example's client. An example with a negative
+  index belongs to no client. A client's examples keep their order.
   """
   numbers = np.flatnonzero(owners >= 0)
   owners = owners[numbers]
@@ -87,7 +87,7 @@ def of_places(owners: np.ndarray, client_ids: Sequence[str]) -> Partition:
 
 
 def of_clients(clients: Mapping[str, Sequence[int]]) -> Partition:
-  """Returns the partition from a mapping of client ids to numbers of examples."""
+  """Returns the partition in which each client id has the examples of the given numbers."""
   parts = [_integers(part, f'{k!r}') for k, part in clients.items()]
   return Partition(
     list(clients), np.cumsum([0, *map(len, parts)]), np.concatenate([np.zeros(0, np.int64), *parts])

@@ -1,6 +1,6 @@
 """Pools of numbered examples, with labels in memory and examples read on demand.
 
-Federated extreme classification often needs all labels, but needs examples only for the
+Federated extreme classification often needs all labels, but only the examples of the
 clients that train.
 """
 
@@ -18,8 +18,7 @@ import tensorflow as tf
 from tff_xc import errors
 
 # The most examples in a block, the most features in a block of sparse examples, and the
-# most bytes in a block of dense examples. A single example is never cut, so it may have
-# more.
+# most bytes in a block of dense examples. A larger example is a block of its own.
 _EXAMPLES, _FEATURES, _BYTES = 512, 2**20, 2**27
 
 # The spec of a sparse example, whose number of features differs between examples.
@@ -33,16 +32,16 @@ class Examples(NamedTuple):
 
   # [k, ...] as stored (images uint8), or sparse features, float32 [k, D].
   x: np.ndarray | scipy.sparse.csr_matrix
-  # int32 [k], or sets of labels, bool [k, n]: example i has the ascending labels
-  # `labels.indices[labels.indptr[i] : labels.indptr[i + 1]]`.
+  # int32 [k], or a sparse matrix of sets of labels, bool [k, n]. In the matrix, example i
+  # has the ascending labels `labels.indices[labels.indptr[i] : labels.indptr[i + 1]]`.
   labels: np.ndarray | scipy.sparse.csr_matrix
 
 
 class Ranges(NamedTuple):
   """Bags of ids that are ranges of one list: bag i is ids[starts[i] : stops[i]].
 
-  The ranges need memory in proportion to the list. A copy of each bag could need memory
-  in proportion to the list's square.
+  The memory of ranges is proportional to the list's length. If each bag were copied, the
+  memory could be proportional to the square of this length.
   """
 
   ids: np.ndarray  # int32 [M], in [0, size).
@@ -60,11 +59,11 @@ class Ranges(NamedTuple):
     return self._replace(starts=self.starts[numbers], stops=self.stops[numbers])
 
   def matrix(self, by_age: bool = False, summed: bool = True) -> scipy.sparse.csr_matrix:
-    """Returns bool [N, size], whether a bag contains an id.
+    """Returns bool [N, size]: entry (i, j) is true if bag i contains the id j.
 
-    With `by_age`, returns float32 weights: 1 for the last id of a bag, and 1/2, 1/3 and so
-    on for those before it. The weights of a repeated id are added, unless `summed` is
-    False.
+    With `by_age`, the entries are float32 weights: 1 for the last id of a bag, and 1/2, 1/3
+    and so on for the ids before the last. The weights of a repeated id are added, unless
+    `summed` is False.
     """
     splits = np.cumsum(np.append(0, self.lengths))
     places = np.arange(splits[-1])
@@ -91,18 +90,20 @@ class Pool:
   # Returns x of the examples with the given numbers, int64 [k], in this order. Several
   # threads may call it.
   read: Callable[[np.ndarray], np.ndarray | scipy.sparse.csr_matrix]
-  # int [N], the most features that each sparse example has; None: examples are dense.
+  # int [N], an upper bound on the number of features of each sparse example. None if
+  # examples are dense.
   entries: np.ndarray | None = None
   num_features: int = 0  # D of sparse examples.
   # Whether `read` decodes files, which is slow enough to do ahead of time.
   is_decoded: bool = False
   # The classes to leave out of each example's ranking, such as items that the user
-  # already has; None: every class is ranked.
+  # already has. None if every class is ranked.
   seen: Ranges | None = None
-  # Whether an example is a sequence of classes. The value of an item is 1 / age, and every
-  # item except the oldest is also a label.
+  # Whether an example is a sequence of items that are classes. An item's value is then
+  # 1 / age, and every item except the oldest is also a label.
   is_sequences: bool = False
-  # Source files, or some of them if there are many. A run stops if one of them changes.
+  # Source files, or some of them if there are many. A run stops if one of these files
+  # changes.
   files: Sequence[str | os.PathLike] = ()
 
   def __len__(self) -> int:
@@ -151,7 +152,7 @@ class Pool:
     """Yields the examples with these numbers (default: all) in one or more blocks, in order.
 
     A block has at most 512 examples. A block of sparse examples has at most 2^20 features,
-    and one of dense examples at most 2^27 bytes. A larger example is a block of its own.
+    and a block of dense examples at most 2^27 bytes. A larger example is a block of its own.
     """
     numbers = np.arange(len(self)) if numbers is None else numbers
     if self.entries is None:
@@ -179,16 +180,16 @@ def _stacked(parts: Sequence):
 def in_memory(
   x: np.ndarray | scipy.sparse.spmatrix, labels: np.ndarray | scipy.sparse.spmatrix
 ) -> Pool:
-  """Returns a pool of arrays or matrices, which are copied only if they must change.
+  """Returns a pool of arrays or matrices; it copies them only if their form must change.
 
   Args:
     x: numbers [N, ...], or a matrix of sparse features [N, D], whose repeated entries are
       added.
-    labels: integers [N], or sets of labels as a matrix or bool array [N, n].
+    labels: integers [N], or sets of labels as a sparse matrix or bool array [N, n].
 
   Raises:
-    errors.InputError: `labels` is something else, a label does not fit int32, or the
-      lengths differ.
+    errors.InputError: `labels` have another form, a label does not fit int32, or `x` and
+      `labels` have different lengths.
   """
   is_sparse = scipy.sparse.issparse(x)
   x, labels = _canonical(x) if is_sparse else np.asarray(x), _labels(labels)
@@ -236,15 +237,15 @@ def _canonical(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
   if type(matrix) is not scipy.sparse.csr_matrix:  # csr_array is a subclass.
     matrix = scipy.sparse.csr_matrix(matrix)
   if not matrix.has_canonical_format:
-    matrix = matrix.copy()  # It belongs to the caller, and its arrays may be read-only.
+    matrix = matrix.copy()  # The caller owns the matrix, whose arrays may be read-only.
     matrix.sum_duplicates()
   return matrix
 
 
 def cached(pool: Pool, max_bytes: int = 2**28) -> Pool:
-  """Returns a pool of dense examples that caches them in at most `max_bytes` of memory.
+  """Returns a pool of dense examples that caches examples in at most `max_bytes` of memory.
 
-  The cache keeps the examples that are read first, and never evicts any.
+  The cache keeps the examples that are read first, and never removes any of them.
   """
   return dataclasses.replace(pool, read=_Cache(pool, max_bytes))
 
@@ -255,7 +256,7 @@ def _bytes(spec: tf.TensorSpec) -> int:
 
 
 class _Cache:
-  """`Pool.read` of a cached pool."""
+  """The function `Pool.read` of a cached pool."""
 
   def __init__(self, pool: Pool, max_bytes: int):
     self._read, self._spec = pool.read, pool.spec
@@ -279,7 +280,7 @@ class _Cache:
     return x
 
   def _keep(self, numbers: np.ndarray, x: np.ndarray) -> None:
-    new = self._places[numbers] < 0  # Another thread may have been faster.
+    new = self._places[numbers] < 0  # Another thread may have added some of them.
     end = self._count + np.count_nonzero(new)
     if end <= len(self._kept):
       self._kept[self._count : end] = x[new]

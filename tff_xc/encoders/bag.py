@@ -1,9 +1,10 @@
 """FedAwS's encoder for sparse text, a bag of weighted features.
 
-The encoder averages the features' rows in a table, weighted by value. Two hidden layers
-with ReLU, a linear layer, and scaling to norm 1 follow (FedAwS, section 5: widths 512,
-1024, 1024, 512). The average equals that of `tf.nn.safe_embedding_lookup_sparse`: it
-ignores features without a positive value, and is zero for an example without features.
+The encoder averages the table rows of an example's features, weighted by the features'
+values. The average passes through two hidden layers with ReLU and a linear layer, and the
+result is scaled to norm 1. FedAwS, section 5, has the widths 512, 1024, 1024, 512. Like
+`tf.nn.safe_embedding_lookup_sparse`, the average ignores features without a positive
+value, and is zero for an example without features.
 """
 
 import collections
@@ -26,8 +27,9 @@ def build_bag_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures` of `num_features`.
 
-  Its weights are the table 'feature' with a row of `feature_dim` numbers per feature,
-  and 'dense0/kernel', 'dense0/bias' and so on; d is `embedding_dim`.
+  The encoder's weights are the table 'feature' with a row of `feature_dim` numbers per
+  feature, and 'dense0/kernel', 'dense0/bias' and so on. An embedding has `embedding_dim`
+  numbers.
   """
   widths = (feature_dim, *hidden_dims, embedding_dim)
   shapes = list(itertools.pairwise(widths))
@@ -60,13 +62,16 @@ def build_bag_encoder(
 
 
 def weighted_mean(table: tf.Tensor, x: sparse.SparseFeatures) -> tf.Tensor:
-  """Returns [b, dim], each example's mean of rows of `table` [F, dim], weighted by value."""
+  """Returns [B, dim], the mean of the rows of `table` [F, dim] for each example's features.
+
+  The means are weighted by the features' values.
+  """
   size = tf.size(x.row_splits) - 1
   example = tf.ragged.row_splits_to_segment_ids(x.row_splits, out_type=tf.int32)
   values = tf.nn.relu(x.values)
   sums = tf.math.unsorted_segment_sum(values, example, size)
   places = tf.stack([example, x.ids], axis=1)
-  # A sparse product and its sparse gradient copy no row for each feature of each example.
+  # `tf.gather` would copy a row for each feature of each example. A sparse product does not.
   weights = tf.SparseTensor(
     tf.cast(places, tf.int64),
     tf.math.divide_no_nan(values, tf.gather(sums, example)),

@@ -1,10 +1,10 @@
 """A small convolutional encoder for handwriting, 28x28 to a few hundred pixels.
 
-It has four 3x3 convolutions, each followed by GroupNorm and ReLU, and one dense
-layer to the embedding. After the first three convolutions, 2x2 max pooling
-comes before GroupNorm, which saves a third of the time. GroupNorm replaces
-BatchNorm because averaging over clients with few classes spoils batch statistics
-(FedSS and FedVC replace BatchNorm for this reason).
+The encoder has four 3x3 convolutions, each followed by GroupNorm and ReLU, and a dense
+layer that computes the embedding. After each of the first three convolutions, 2x2 max
+pooling comes before GroupNorm, because this order saves a third of the time. GroupNorm
+replaces BatchNorm, as in FedSS and FedVC, because averaging over clients with few classes
+spoils batch statistics.
 """
 
 import collections
@@ -27,8 +27,9 @@ def build_conv_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are uint8 [image_size, image_size].
 
-  With `channels`, examples have one more axis of this length. `image_size` is at least 8.
-  Every convolution has `filters` outputs, a multiple of the `groups` of GroupNorm.
+  If `channels` is set, examples are uint8 [image_size, image_size, channels]. `image_size`
+  is at least 8. Every convolution has `filters` outputs, a multiple of `groups`, the number
+  of groups of GroupNorm.
   """
   side = image_size // 8
   shape = [image_size, image_size, *([channels] if channels else [])]

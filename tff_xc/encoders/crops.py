@@ -2,15 +2,16 @@
 
 Stored examples are squares slightly larger than the encoder's input: their side is 8/7
 of the input's, such as 256 pixels for 224. Training crops each image at random. Tests
-crop the center. The random numbers depend on the seed of the step, which follows from
-(seed, round, client), and on an image's index in the batch.
+crop the center. The random numbers depend on the image's index in the batch and on the
+seed of the step, which is derived from (seed, round, client).
 
   'random'  a square with the encoder's side at a random position (FedSS resizes images
-            to 256 pixels and crops 224 at random; the center crop in tests is ours)
+            to 256 pixels and crops 224 at random; to crop the center in tests is our
+            choice)
   'scale'   8 to 100 % of the image's area with an aspect ratio of 3:4 to 4:3, scaled to
-            the encoder's side and mirrored or not (Szegedy et al.: "Going Deeper with
-            Convolutions", 2014; FedVC crops with scale and aspect). The crop comes from
-            the stored square and not from the whole photograph.
+            the encoder's side and mirrored with probability 1/2 (Szegedy et al.: "Going
+            Deeper with Convolutions", 2014; FedVC also varies scale and aspect ratio).
+            The crop comes from the stored square and not from the whole photograph.
 """
 
 import dataclasses
@@ -25,9 +26,9 @@ from tff_xc.encoders import encoder as encoder_lib, layers
 MIDDLE, RANDOM, SCALE = 'middle', 'random', 'scale'
 _AREA = 0.08, 1.0
 _ASPECT = 3 / 4, 4 / 3
-# The number of random boxes to try until one fits; otherwise the whole image is used.
+# The number of random boxes to try. If none of them fits, the whole image is used.
 _TRIES = 10
-# Numbers folded into the seed of a step; the encoder itself must not use them.
+# These numbers are folded into the seed of a step. The encoder itself must not use them.
 _OF_CROP, _OF_ROTATION = 2**31 - 2, 2**31 - 1
 
 
@@ -38,8 +39,8 @@ def cropped(
 
   Stored images are uint8 [stored_side, stored_side] or [.., .., channels]. Training first
   rotates them by up to `rotate` degrees with tensorflow-addons, which fills the corners by
-  reflection. Then it crops them to the encoder's side by the method `crop`: 'middle',
-  'random' or 'scale'.
+  reflection. Then training crops the images to the encoder's side by the method `crop`:
+  'middle', 'random' or 'scale'.
   """
   side, *rest = encoder.example_spec.shape
   if stored_side < side:
@@ -87,7 +88,7 @@ def anywhere(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
 
 
 def scaled(x: tf.Tensor, side: int, seed: tf.Tensor) -> tf.Tensor:
-  """Returns a random part of each image, scaled to a square and mirrored or not.
+  """Returns a random part of each image, scaled to a square, and mirrored in half of the cases.
 
   Arguments and result have the same form as in `anywhere`. Pixels are rounded.
   """
@@ -102,8 +103,9 @@ def random_boxes(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   """Returns random boxes float32 [count, 4]: top, left, bottom, right in [0, 1].
 
   The area is uniform between 8 and 100 %, and log(width / height) is uniform between
-  log(3 / 4) and log(4 / 3), conditioned on a box that fits in the image. The position is
-  then uniform. In a mirrored box, left is greater than right.
+  log(3 / 4) and log(4 / 3). The first of ten such boxes that fits in the image is used, or
+  the whole image if none fits. The position is uniform. In a mirrored box, left is greater
+  than right.
   """
   draws = tf.random.stateless_uniform([2 * _TRIES + 3, count], seed)
   area = _AREA[0] + draws[:_TRIES] * (_AREA[1] - _AREA[0])
@@ -137,7 +139,7 @@ def rotated(x: tf.Tensor, degrees: float, seed: tf.Tensor) -> tf.Tensor:
   The result has the shape and dtype of `x`. The corners are filled by reflection.
   """
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore')  # It warns that the package is no longer developed.
+    warnings.simplefilter('ignore')  # The package warns that it is no longer developed.
     import tensorflow_addons as tfa
 
   most = math.radians(degrees)

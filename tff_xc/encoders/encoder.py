@@ -1,8 +1,7 @@
 """The interface of encoders: named weights and a pure function of them.
 
-Weights are ordered dictionaries from unique names to tensors, so that no weight
-is lost or trained twice. (A federated learner whose variables have repeated names
-as keys trains only the last variable of each name.)
+Weights are ordered dictionaries from unique names to tensors. If two weights had the same
+name, only one of them would be trained.
 """
 
 import collections
@@ -29,7 +28,7 @@ class Table(NamedTuple):
 
   num_rows: int
   ids: Callable[..., tf.Tensor]  # x -> int32 [k], the ids of the rows that x uses.
-  # (x, ids int32 [k]) -> x with its ids replaced by `ids`, in the same order.
+  # (x, new ids int32 [k]) -> x with the new ids instead of its ids, in the same order.
   with_ids: Callable[..., Any]
 
 
@@ -50,18 +49,20 @@ class Encoder:
       (embeddings float32 [B, d], updated non_trainable).
     init_non_trainable: `seed` -> weights without gradients, such as batch
       statistics. They are averaged over clients like the trainable weights.
-    tables: by name, the trainable weights of which `apply` reads only a few rows.
-    tied: by name, tables that `apply` reads and for which it receives the class rows,
-      because an example's features are classes. The encoder itself has no such weights;
-      see the function `tied`.
+    tables: by name, the trainable weights that are tables. `apply` reads only a few rows of
+      each table.
+    tied: by name, tables that are replaced by the class rows, because an example's features
+      are classes. `apply` receives the class rows under this name, and the encoder has no
+      weights for them; see the function `tied`.
     targets: for examples that are sequences of classes, (x, y int32 [B]) -> (targets
-      int32 [S], index of the example of each target int32 [S]). If it is set, `apply`
-      returns S embeddings in training, one for each target, and the tied features are
-      labels, too.
-    last_layer: names of the weights of the last layer, whose output is the embedding,
-      possibly after a function without weights. It is empty if there is no such layer.
-    copies: count -> an encoder of that many copies, computed in parallel and faster than
-      one after the other; see `side_by_side`.
+      int32 [S], index of the example of each target int32 [S]). In training, `apply` then
+      returns S embeddings, one for each target, and the tied features are also labels.
+      None for other examples.
+    last_layer: names of the weights of the last layer. The layer's output is the
+      embedding, or becomes the embedding by a function without weights. The tuple is empty
+      if the encoder has no such layer.
+    copies: count -> an encoder that computes `count` copies in parallel, faster than one
+      after the other; see `side_by_side`. None if there is no faster form.
   """
 
   example_spec: tf.TensorSpec | SparseSpec
@@ -112,8 +113,8 @@ def take(x, places: tf.Tensor):
 def tied(encoder: Encoder, name: str) -> Encoder:
   """Returns an encoder that reads class rows instead of its table `name`.
 
-  A client then requests, receives and sends the rows of its features and of its labels
-  as one set. Class rows must be as long as the table's rows.
+  A client then requests, receives and sends one set of rows, for its features and its
+  labels together. Class rows must be as long as the table's rows.
   """
   others = dict(encoder.tables)
   table = others.pop(name)
@@ -129,9 +130,10 @@ def tied(encoder: Encoder, name: str) -> Encoder:
 def side_by_side(encoder: Encoder, count: int) -> Encoder:
   """Returns an encoder of `count` copies; embeddings are float32 [B, count, d].
 
-  If the encoder has a faster parallel form (`Encoder.copies`), it is returned. Otherwise
-  the copies compute one after the other, and the weights of copy r are named
-  'copyR/NAME'. Their tables become ordinary weights, which are sent whole.
+  If the encoder has a faster parallel form (`Encoder.copies`), this function returns that
+  form. Otherwise the copies compute one after the other, and the weights of copy r are
+  named 'copyR/NAME'. The copies' tables become ordinary weights, so clients receive and
+  send whole tables.
   """
   if encoder.copies is not None:
     return encoder.copies(count)

@@ -1,10 +1,10 @@
 """Converts a Keras network to an encoder, a pure function of its weights.
 
-A Keras network has variables, but a client's computation must not have any: its weights
-are arguments, and there may be many clients. Therefore the network is traced once in
-training mode and once in test mode, and these two graphs are kept. During tracing, each
-variable reads a tensor that is an argument of the graph, and an assignment (such as
-BatchNorm's running statistics) replaces the tensor.
+A Keras network stores its weights in variables. A client's computation must receive its
+weights as arguments, because each client has different weights. Therefore this module
+traces the network to two graphs, one for training and one for tests. During tracing, each
+variable reads a tensor that is an argument of the graph. If a layer assigns to a variable,
+as BatchNorm does for its running statistics, the new value replaces this tensor.
 """
 
 import collections
@@ -34,30 +34,29 @@ def build_keras_encoder(
 ) -> encoder_lib.Encoder:
   """Returns a Keras network as an encoder.
 
-  The network receives examples as they are stored, cast to the dtype of its input; for
-  example, uint8 images have pixels from 0 to 255. Its weights are named by their index
-  and kind, such as '003/kernel', and start with their current values. Weights without
-  gradients are averaged over clients. The random layers of Keras (dropout, augmentation)
-  use the seed of the step.
+  The network receives examples as they are stored, cast to the dtype of its input. For
+  example, uint8 images have pixels from 0 to 255. The encoder names weights by index and
+  kind, such as '003/kernel'. The initial weights are the network's current weights. The
+  server averages weights without gradients over clients, too. The random layers of Keras
+  (dropout, augmentation) use the seed of the step.
 
   Args:
     model: network from examples [B, ...] of numbers to embeddings float32 [B, d].
     example: shape and dtype of one stored example, such as `dataset.train.pool.spec`. A
-      shape alone means uint8 images, [H, W, C] or [H, W], or float32 vectors, [D]. The
-      network's input has this shape, or one more axis of length 1: gray images become
-      [H, W, 1].
-    name: name of the network in messages.
+      shape without a dtype means uint8 images, [H, W, C] or [H, W], or float32 vectors,
+      [D]. The network's input has this shape, or one more axis of length 1. For example,
+      gray images [H, W] become [H, W, 1].
+    name: name of the network in error messages.
 
   Raises:
-    errors.InputError: the network takes other examples or returns something else, has a
-      layer that cannot be traced or is not reproducible, or has variables that are not
-      among its weights.
+    errors.InputError: the network does not map these examples to embeddings, a layer
+      cannot be traced or is not reproducible, or a variable is not among the weights.
   """
   if not isinstance(example, tf.TensorSpec):
     dtype = tf.float32 if len(example) == 1 else tf.uint8
     example = tf.TensorSpec(example, dtype)
   _check(model, example, name)
-  # Keras's names contain the number of networks made so far in the process.
+  # Keras's own names also depend on how many networks this process has created.
   ends = [v.name.rsplit('/', 1)[-1].partition(':')[0] for v in model.weights]
   name_of = {
     id(v): f'{i:03}/{end}' for i, (v, end) in enumerate(zip(model.weights, ends, strict=True))
@@ -174,7 +173,7 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
   specs = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
   batch = tf.TensorSpec([None, *example.shape], example.dtype)
   try:
-    # Autograph is on because layers may use Python's `if` and `while` on tensors.
+    # Autograph is on, because layers may use Python's `if` and `while` on tensors.
     graph = tf.function(call).get_concrete_function(batch, tf.TensorSpec([2], tf.int32), *specs)
   except Exception as e:  # Whatever a layer raises.
     raise errors.InputError(_why_untraced(e, name)) from e
@@ -184,8 +183,8 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
       ' only a float32 weight that is not trained may change: leave the layer out'
     )
   _check_graph(graph, name)
-  # A computation must not refer to tensors outside of it. TensorFlow lists small captured
-  # tensors, too, although it turns them into constants.
+  # A TFF computation must not refer to tensors outside of its graph, so turn captured
+  # tensors into constants.
   for tensor, inside in graph.graph.captures:
     value = tensor.numpy()
     graph.replace_capture_with_deferred_capture(
@@ -290,7 +289,7 @@ def _stand_in(kind: type, held: dict[int, tf.Tensor]) -> type:
 
 
 class _SeededGenerator:
-  """Replaces the random generator of a Keras layer, and draws from given seeds."""
+  """Replaces the random generator of a Keras layer, and uses the next given seed each time."""
 
   def __init__(self, seeds: Iterator[tf.Tensor]):
     def drawn(function):

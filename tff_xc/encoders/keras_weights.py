@@ -1,9 +1,13 @@
 """Initializes MobileNets with weight files of `tf.keras.applications`.
 
-Kernels are copied. Keras's networks have BatchNorm, which at test time maps a
-channel c to gamma_c (x - mu_c) / sqrt(v_c + eps) + beta_c, with the running moments
-mu and v of the training images. GroupNorm uses the moments of one image and a group
-of channels instead. Over all training images, a group G has the moments
+The kernels are copied. Keras's networks have BatchNorm and ours have GroupNorm, so the
+weights of BatchNorm are converted. At test time, BatchNorm maps a channel c to
+
+  gamma_c (x - mu_c) / sqrt(v_c + eps) + beta_c,
+
+where mu and v are the running moments of the training images. GroupNorm instead uses the
+moments of one image in a group of channels. Over all training images, a group G has the
+moments
 
   M = mean over c in G of mu_c,   V = mean over c in G of (v_c + mu_c^2) - M^2,
 
@@ -12,12 +16,15 @@ and GroupNorm's weights are
   scale_c = gamma_c sqrt((V + eps) / (v_c + eps)),
   offset_c = beta_c + gamma_c (M - mu_c) / sqrt(v_c + eps).
 
-GroupNorm then equals BatchNorm exactly for an image whose groups all have these moments.
-A real image's moments differ, and the deviations of 50 layers add up, so the encoder
-is a starting point for training and not the pretrained network. Larger groups deviate
-less. A test used Keras's networks after 200 steps on CIFAR-10 at 64 pixels. The cosine
-to Keras's features, both centered, was 0.47 and 0.46 (V2, V3) with 8 groups, 0.67 and
-0.63 with one group, and at most 0.24 if gamma and beta were copied.
+If all groups of an image have these moments, GroupNorm equals BatchNorm exactly. The
+moments of a real image differ, and the differences of 50 layers add up. The encoder is
+therefore a starting point for training and does not equal the pretrained network. Larger
+groups differ less. In a test, Keras's networks were trained for 200 steps on CIFAR-10 at
+64 pixels. The cosine between the encoder's and Keras's features, both centered, was
+
+  V2 0.47, V3 0.46 with 8 groups,
+  V2 0.67, V3 0.63 with one group,
+  at most 0.24 if gamma and beta were copied unchanged.
 """
 
 import dataclasses
@@ -36,10 +43,10 @@ _APPLICATIONS = {mobilenet.V2: 'MobileNetV2', mobilenet.V3_LARGE: 'MobileNetV3La
 
 
 def layers_of(network: mobilenet.Network) -> Iterator[tuple[str, str, str | None]]:
-  """Yields (our layer, Keras's layer with its kernel, Keras's BatchNorm layer or None).
+  """Yields the names of (our layer, Keras's layer with its kernel, Keras's BatchNorm layer).
 
-  It covers every layer except the bottleneck. A layer without BatchNorm is a dense layer
-  with a bias; Keras implements it as a 1x1 convolution.
+  All layers are included, except the bottleneck. The last name is None for a dense layer,
+  which has a bias instead of BatchNorm. Keras implements dense layers as 1x1 convolutions.
   """
   v3 = network is mobilenet.V3_LARGE
   yield 'first', *(('Conv', 'Conv/BatchNorm') if v3 else ('Conv1', 'bn_Conv1'))
@@ -66,11 +73,12 @@ def layers_of(network: mobilenet.Network) -> Iterator[tuple[str, str, str | None
 def with_weights(
   encoder: encoder_lib.Encoder, network: mobilenet.Network, source: str, groups: int = 8
 ) -> encoder_lib.Encoder:
-  """Returns the encoder with Keras's initial weights; a bottleneck stays random.
+  """Returns the encoder with Keras's weights as initial weights.
 
-  The encoder must come from `mobilenet.build` with the same `network` and `groups`.
-  `source` is a .h5 file of `tf.keras.applications`, with or without its top, or
-  'imagenet', which makes Keras download that file.
+  A bottleneck keeps its random initial weights. The encoder must come from
+  `mobilenet.build` with the same `network` and `groups`. `source` is a .h5 file of
+  `tf.keras.applications`, with or without the top layers (`include_top`), or 'imagenet',
+  which makes Keras download its file.
   """
   loaded = folded(read(network, source), network, groups)
 

@@ -16,7 +16,7 @@ def fold(seed: tf.Tensor, data) -> tf.Tensor:
 
 
 def he_normal(seed: tf.Tensor, shape: list[int]) -> tf.Tensor:
-  """Draws normal numbers with variance 2 / fan_in; the last axis of `shape` is the output."""
+  """Draws normal numbers with variance 2 / fan_in; the last axis of `shape` is the outputs."""
   fan_in = math.prod(shape[:-1])
   return tf.random.stateless_normal(shape, seed) * (2.0 / fan_in) ** 0.5
 
@@ -31,8 +31,8 @@ def dense(h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str) -> tf.Tens
   """Applies a dense layer to h [B, inputs]; the kernel is [outputs, inputs] as in PyTorch.
 
   With this layout, the three products of a training step read the kernel by rows.
-  Reading it by columns takes up to twelve times as long if TensorFlow does not use
-  oneDNN, and a fifth longer if it does.
+  Products that read the kernel by columns take a fifth longer with oneDNN, and up to
+  twelve times as long without oneDNN.
   """
   kernel, bias = weights[f'{layer}/kernel'], weights[f'{layer}/bias']
   # The product of `h` and the transposed kernel would read the kernel by columns.
@@ -42,11 +42,11 @@ def dense(h: tf.Tensor, weights: Mapping[str, tf.Tensor], layer: str) -> tf.Tens
 
 @tf.custom_gradient
 def conv_bias(h: tf.Tensor, bias: tf.Tensor):
-  """Returns h [B, H, W, C] plus bias [C], where h is the result of a convolution.
+  """Adds bias [C] to the result h [B, H, W, C] of a convolution.
 
-  The values equal those of TensorFlow's op. In that op's gradient, oneDNN fuses the sum
-  for the bias with the kernel's gradient, which increases a network's time by up to a
-  fifth.
+  The sum equals that of `tf.nn.bias_add`, and only the gradient is computed differently.
+  With TensorFlow's gradient, oneDNN computes the bias's sum together with the kernel's
+  gradient, and a network takes up to a fifth longer.
   """
 
   def gradient(upstream):
@@ -71,7 +71,7 @@ def init_dense(layer: str, seed: tf.Tensor, inputs: int, outputs: int) -> dict[s
 def init_torch(layer: str, seed: tf.Tensor, number: int, shape: list[int]) -> dict[str, tf.Tensor]:
   """Returns PyTorch's default kernel `shape` = [..., outputs] and bias [outputs] by name.
 
-  `number` is the index of the layer among those that share `seed`.
+  `number` is the layer's index. Layers with the same `seed` need different numbers.
   """
   fan_in = math.prod(shape[:-1])
 
@@ -82,7 +82,7 @@ def init_torch(layer: str, seed: tf.Tensor, number: int, shape: list[int]) -> di
 
 
 def with_group_norm(layer: str, kernel: tf.Tensor, axis: int = -1) -> dict[str, tf.Tensor]:
-  """Returns a convolution's kernel and initial GroupNorm weights by name.
+  """Returns by name a convolution's kernel and the initial weights of its GroupNorm.
 
   `axis` is the axis of the output channels.
   """
@@ -96,8 +96,7 @@ def with_group_norm(layer: str, kernel: tf.Tensor, axis: int = -1) -> dict[str, 
 def unit_norm(x: tf.Tensor) -> tf.Tensor:
   """Divides x by its L2 norm along the last axis plus 1e-12."""
   squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-  # The gradient of sqrt at zero is infinite. A zero vector avoids sqrt and stays zero,
-  # with a gradient of zero.
+  # The gradient of sqrt at zero is infinite, so zero vectors skip the sqrt. They stay zero.
   safe = tf.where(squared > 0, squared, 1.0)
   return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
 
@@ -112,9 +111,10 @@ def batch_norm(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Applies BatchNorm (Ioffe and Szegedy, 2015) to x [B, H, W, C] as PyTorch does.
 
-  Epsilon is 1e-5. Training normalizes by the moments of the batch, and moves the running
-  moments a tenth of the way to them (to the unbiased variance). Testing normalizes by the
-  running moments. Returns (normalized activations, running mean, running variance).
+  Epsilon is 1e-5. Training normalizes by the moments of the batch. It moves the running
+  mean and variance a tenth of the way to the batch's mean and unbiased variance. Testing
+  normalizes by the running moments. Returns (normalized activations, running mean, running
+  variance).
   """
   epsilon, momentum = 1e-5, 0.1
   if not training:
@@ -177,8 +177,9 @@ def group_norm(
 def sparse_product(matrix: tf.SparseTensor, table: tf.Tensor) -> tf.Tensor:
   """Returns [B, dim], the product of a sparse matrix [B, F] and a table [F, dim].
 
-  The product is computed on the CPU. TensorFlow's kernel for GPUs sums in any order, and
-  TensorFlow refuses it in deterministic mode (see `runtime.in_process.context`).
+  The product is computed on the CPU. TensorFlow's GPU kernel adds numbers in no fixed
+  order, so TensorFlow refuses to run this kernel in deterministic mode (see
+  `runtime.in_process.context`).
   """
   with tf.device('CPU:0'):
     return tf.sparse.sparse_dense_matmul(matrix, table)

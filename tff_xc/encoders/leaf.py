@@ -1,7 +1,7 @@
 """The encoders of the LEAF experiments (TurboSVM-FL, Tables 5 to 7).
 
-Numbers of parameters with a linear class layer: 6,603,710 (FEMNIST, 62 classes), 30,498
-plus 256 batch statistics (CelebA, 2 classes) and 819,920 (Shakespeare, 80 classes).
+With a linear class layer, the networks have 6,603,710 parameters (FEMNIST, 62 classes),
+30,498 and 256 batch statistics (CelebA, 2 classes), and 819,920 (Shakespeare, 80 classes).
 Weights are initialized as in PyTorch.
 """
 
@@ -18,9 +18,10 @@ _SIDE = 28
 def build_femnist_encoder(*, embedding_dim: int = 2048) -> encoder_lib.Encoder:
   """Returns the FEMNIST CNN without its class layer.
 
-  It has two 5x5 convolutions with 32 and 64 filters, each followed by ReLU and 2x2 max
-  pooling, and a dense layer of width d with ReLU. Examples are float32 [28, 28] in
-  [0, 1], where white is 1.0; LEAF's flat 784 floats also work.
+  The network has two 5x5 convolutions with 32 and 64 filters, each followed by ReLU and
+  2x2 max pooling, and a dense layer of width `embedding_dim` with ReLU. Examples are
+  float32 [28, 28] in [0, 1], where white is 1.0. LEAF's flat vectors of 784 floats also
+  work.
   """
   return plain_cnn.build_plain_cnn(
     example_spec=tf.TensorSpec([_SIDE, _SIDE], tf.float32),
@@ -37,11 +38,11 @@ _CELEBA_BLOCKS, _CELEBA_FILTERS = 4, 32
 def build_celeba_encoder(*, side: int = 84) -> encoder_lib.Encoder:
   """Returns the CelebA CNN without its class layer.
 
-  It has four blocks: a 3x3 convolution with 32 filters, BatchNorm, 2x2 max pooling that
-  drops odd borders, and ReLU. The embedding is the flat output of the last block, 800
-  numbers for `side` 84. The batch statistics are weights without gradients, which the
-  server averages over clients, as the published code does. Examples are uint8
-  [side, side, 3], where `side` is at least 16.
+  The network has four blocks. A block is a 3x3 convolution with 32 filters, BatchNorm, 2x2
+  max pooling that drops odd borders, and ReLU. The embedding is the flat output of the
+  last block, 800 numbers if `side` is 84. The batch statistics are weights without
+  gradients. As in the published code, the server averages them over clients. Examples are
+  uint8 [side, side, 3], and `side` is at least 16.
   """
   left = side // 2**_CELEBA_BLOCKS
   if not left:
@@ -95,9 +96,9 @@ def build_shakespeare_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the Shakespeare LSTM without its class layer.
 
-  It embeds each character and has two LSTM layers. The embedding of a window is the last
-  hidden state of the second layer. Each layer has two biases, as in PyTorch. Examples are
-  uint8 [window], the indices of at most 256 symbols.
+  The network embeds each character and has two LSTM layers. The embedding of an example is
+  the last hidden state of the second layer. Each layer has two biases, as in PyTorch.
+  Examples are uint8 [window], indices of at most 256 different symbols.
   """
   inputs = (character_dim, hidden_dim)
 
@@ -126,7 +127,8 @@ def build_shakespeare_encoder(
       )
       return rows + (of('bias') + of('recurrent_bias')), of('recurrent')
 
-    # Multiply the kernel by the embeddings of all symbols, not of all windows.
+    # Multiply the kernel by the embedding of each symbol once, not for each character of
+    # the batch.
     rows, recurrent = layer(0, trainable['characters'])
     places = tf.transpose(tf.cast(x, tf.int32))
     h = lstm(tf.gather(rows, places), recurrent)
@@ -151,19 +153,20 @@ _LSTM = ('kernel', 'recurrent', 'bias', 'recurrent_bias')
 def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
   """Returns the hidden states float32 [T, B, H] of an LSTM layer that starts from zeros.
 
-  Hochreiter and Schmidhuber: "Long Short-Term Memory", 1997; gates and biases as
-  in PyTorch:
+  Hochreiter and Schmidhuber: "Long Short-Term Memory", 1997. Gates and biases are those of
+  PyTorch. A step t computes
 
-  i, f, g, o = the parts of inputs[t] + h R';  c = sigmoid(f) c + sigmoid(i)
-  tanh(g);  h = sigmoid(o) tanh(c).
+    [i, f, g, o] = inputs[t] + h R'
+    c = sigmoid(f) c + sigmoid(i) tanh(g)
+    h = sigmoid(o) tanh(c).
 
   `inputs`, float32 [T, B, 4 H], are the layer's inputs times their kernel plus biases; T
-  is static. R is `recurrent`, float32 [4 H, H]. The gradient of R is one product after
-  the loops. The gates are computed step by step, because the numbers of one step stay in
-  the processor's cache, and those of all steps would not.
+  is static. R is `recurrent`, float32 [4 H, H], and R' its transpose. The gradient of R is
+  one product after the loops. The gates are computed step by step, because the processor's
+  cache has space for the numbers of one step but not of all steps.
   """
   hidden, cells, gates = _run(inputs, recurrent)
-  in_force = precision.in_force()  # The gradient is traced outside this context.
+  in_force = precision.in_force()  # The gradient is traced outside this precision context.
 
   def gradient(upstream):
     def flat(t):
@@ -173,7 +176,7 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
       of_inputs = tf.ensure_shape(
         _run_back(recurrent, cells, gates, upstream, inputs.shape[0]), inputs.shape
       )
-      # Computing the transposed result directly takes a third longer.
+      # Computing the transposed product directly would take a third longer.
       of_transposed = precision.product(
         tf.matmul, flat(hidden[:-1]), flat(of_inputs), transpose_a=True
       )
@@ -183,7 +186,7 @@ def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
 
 
 def _run(inputs, recurrent):
-  """Runs the layer forward from zeros.
+  """Computes all states of the layer; the first states are zeros.
 
   Returns (hidden states [T + 1, B, H], array of T + 1 cell states [B, H], array of T
   gates [4, B, H]).

@@ -1,9 +1,9 @@
-"""Multilayer perceptrons: FedMLH's parallel sub-models on sparse text, and one for rows.
+"""Multilayer perceptrons: FedMLH's parallel sub-models for sparse text, and one for vectors.
 
 Medini, Huang, Wang, Mohan, Shrivastava: "Extreme Classification in Log Memory
-using Count-Min Sketch"; FedMLH trains these networks in a federation. Each of R
-sub-models has two hidden layers with ReLU, and all have the same input. Their
-output layers are the class table (`heads.HashedHead`).
+using Count-Min Sketch"; FedMLH trains these networks on federated data. There are R
+sub-models with two hidden layers with ReLU each. All sub-models have the same input. The
+class table (`heads.HashedHead`) has the weights of their output layers.
 """
 
 import collections
@@ -15,8 +15,8 @@ from tff_xc import precision
 from tff_xc.data import sparse
 from tff_xc.encoders import encoder as encoder_lib, layers
 
-# If a larger share of a batch is not zero, a dense product is faster, because a sparse
-# product takes 16 times as long for each nonzero number.
+# If a larger share of a batch's entries is nonzero, a dense product is faster: a sparse
+# product takes 16 times as long per entry.
 _DENSE_SHARE = 1 / 16
 
 
@@ -25,12 +25,12 @@ def build_mlp_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures`.
 
-  Its weights are 'hidden0/kernel' [num_features, R hidden_dim], 'hidden0/bias',
+  The weights are 'hidden0/kernel' [num_features, R hidden_dim], 'hidden0/bias',
   'hidden1/kernel' [R, hidden_dim, hidden_dim] and 'hidden1/bias' [R, 1,
   hidden_dim], initialized like PyTorch's dense layers. R is `num_tables`, and embeddings
-  are float32 [B, R, hidden_dim]. With `num_tables` 0, it is one network with embeddings
-  [B, hidden_dim]. The first layer multiplies a batch as a dense matrix if more than
-  `dense_share` of the batch's entries are stored.
+  are float32 [B, R, hidden_dim]. With `num_tables` 0, there is one network, and embeddings
+  are [B, hidden_dim]. The first layer converts a batch to a dense matrix if more than
+  `dense_share` of the batch's entries are nonzero.
   """
   r = num_tables or 1
 

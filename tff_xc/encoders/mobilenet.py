@@ -1,17 +1,18 @@
 """MobileNetV2 and MobileNetV3-Large with GroupNorm, for photographs.
 
 Sandler et al.: "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018
-(FedVC and FedIR); Howard et al.: "Searching for MobileNetV3", 2019 (FedSS). The
-layers, their kernels and their padding are those of `tf.keras.applications`.
-GroupNorm replaces each BatchNorm, because averaging over clients with few classes
-spoils batch statistics. Neither paper gives the number of groups. TFF's Landmarks
-task (`tff.simulation.baselines.landmark`) has 8 groups, and epsilon 1e-3 like Keras.
+(FedVC and FedIR); Howard et al.: "Searching for MobileNetV3", 2019 (FedSS). The layers,
+their kernel sizes and their padding are those of `tf.keras.applications`. GroupNorm
+replaces each BatchNorm, because averaging over clients with few classes spoils batch
+statistics. Neither FedVC nor FedSS gives the number of groups. We use 8 groups like TFF's
+Landmarks task (`tff.simulation.baselines.landmark`), and epsilon 1e-3 like Keras.
 
-The embedding is the output of a linear layer ('bottleneck') on the pooled features.
-FedSS says that its MobileNetV3 has an embedding of 64 dimensions instead of 1280, and
-its shares of the class table imply a backbone of 3.66 to 3.69 million parameters. Ours
-has 3,033,456 parameters, and 4,202,032 like Keras with 1280 dimensions. The paper's
-last layers are therefore unknown.
+The embedding is the output of a linear layer ('bottleneck') on the pooled features. In
+FedSS, MobileNetV3 has an embedding of 64 dimensions instead of 1280. The paper says how
+large the class table's share of all parameters is. These shares imply that the rest of
+the network has 3.66 to 3.69 million parameters. Our network has 3,033,456 with 64
+dimensions, and 4,202,032 with 1280 dimensions, as many as Keras's network. The last layers
+of the paper's network are therefore unknown.
 """
 
 import collections
@@ -35,23 +36,24 @@ class Block(NamedTuple):
   """An inverted residual block."""
 
   inputs: int  # Input channels.
-  # Channels of the depthwise convolution. If equal to `inputs`, no convolution precedes it.
+  # Channels of the depthwise convolution. If this number equals `inputs`, the block begins
+  # with the depthwise convolution. Otherwise a 1x1 convolution precedes it.
   expanded: int
   outputs: int  # Output channels.
   side: int  # Kernel side of the depthwise convolution.
   stride: int  # Stride of the depthwise convolution.
-  squeezed: int  # Channels of the squeeze-and-excite layer; 0: there is none.
+  squeezed: int  # Channels of the squeeze-and-excite layer; 0 for a block without one.
   # The activation after the first two convolutions.
   activation: Callable[[tf.Tensor], tf.Tensor]
 
 
 class Network(NamedTuple):
-  """A MobileNet: filters of the first and last convolution, and their activation."""
+  """A MobileNet."""
 
-  first: int
+  first: int  # Filters of the first convolution.
   blocks: tuple[Block, ...]
-  last: int
-  activation: Callable[[tf.Tensor], tf.Tensor]
+  last: int  # Filters of the last convolution.
+  activation: Callable[[tf.Tensor], tf.Tensor]  # After the first and last convolution.
 
 
 def hard_sigmoid(x: tf.Tensor) -> tf.Tensor:
@@ -112,11 +114,12 @@ def build(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are uint8 [image_size, image_size, 3].
 
-  Its weights are named 'first', 'block0/expand', 'block0/depthwise',
-  'block0/squeeze', 'block0/excite', 'block0/project', 'last' and 'bottleneck',
-  with the suffix '/kernel', '/scale', '/offset' or '/bias'. `image_size` is at least 32
-  (the papers use 224 and 299). With an `embedding_dim` of 0, embeddings are the pooled
-  features, without a bottleneck. GroupNorm has 1, 2, 4 or 8 `groups`.
+  The layers are 'first', 'block0/expand', 'block0/depthwise', 'block0/squeeze',
+  'block0/excite', 'block0/project' (and so on for other blocks), 'last' and 'bottleneck'.
+  A weight's name is its layer's name and '/kernel', '/scale', '/offset' or '/bias'.
+  `image_size` is at least 32 (the papers use 224 and 299). With an `embedding_dim` of 0,
+  the network has no bottleneck, and the pooled features are the embedding. GroupNorm has
+  1, 2, 4 or 8 `groups`.
   """
   if image_size < _LEAST_SIDE:
     raise errors.InputError(
@@ -142,7 +145,7 @@ def build(
         h = block.activation(convolution(f'{name}/expand', h))
       strides = [1, block.stride, block.stride, 1]
       kernel = trainable[f'{name}/depthwise/kernel']
-      # A depthwise convolution has few products per output, so it is always float32.
+      # A depthwise convolution adds few products per output, so it is always in float32.
       h = tf.nn.depthwise_conv2d(h, kernel, strides, 'SAME')
       h = block.activation(norm(f'{name}/depthwise', h))
       if block.squeezed:

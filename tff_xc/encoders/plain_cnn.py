@@ -77,10 +77,10 @@ def build_plain_cnn(
 def build_cifar_encoder(*, augment: bool = True) -> encoder_lib.Encoder:
   """Returns the CIFAR CNN of FedVC and FedIR without its class layer.
 
-  It has two convolutions with 64 filters each, and dense layers of width 384 and 192. With
-  a class layer for 10 classes it has 1,756,426 parameters. Examples are uint8 [32, 32, 3].
-  With `augment`, training mirrors and shifts images at random. This is the usual
-  augmentation of CIFAR; the paper does not describe its own.
+  The network has two convolutions with 64 filters each, and dense layers of width 384 and
+  192. With a class layer for 10 classes it has 1,756,426 parameters. Examples are uint8
+  [32, 32, 3]. With `augment`, training mirrors and shifts images at random. This is the
+  usual augmentation of CIFAR; the paper does not describe its augmentation.
   """
   return build_plain_cnn(
     example_spec=tf.TensorSpec([32, 32, 3], tf.uint8),

@@ -1,17 +1,18 @@
 """The residual networks of He et al. (2016) for CIFAR, with GroupNorm.
 
-Deep Residual Learning for Image Recognition, section 4.2: a 3x3 convolution of
-16 filters, then three stages of n blocks with 16, 32 and 64 filters, 6n + 2
-layers in all. A block is two 3x3 convolutions and a shortcut around them; the
-first block of stages 2 and 3 halves the side, and its shortcut takes every
-second pixel and pads the new channels with zeros (the paper's option A, without
-parameters).
+The paper is "Deep Residual Learning for Image Recognition", section 4.2. A 3x3 convolution
+of 16 filters is followed by three stages of n blocks with 16, 32 and 64 filters. The
+network has 6n + 2 layers. A block has two 3x3 convolutions and a shortcut around them. The
+first block of stages 2 and 3 halves the side of the feature maps. The shortcut of such a
+block takes every second pixel and sets the new channels to zero (the paper's option A,
+without parameters).
 
-Two things differ from the paper. GroupNorm replaces BatchNorm, because averaging over
-clients with one class spoils batch statistics. And a linear layer follows the average
-pooling, so that embeddings can cover the whole sphere: pooled ReLU features are never
-negative, so the angle between two of them is at most 90 degrees. The layer exists even
-if the embedding has 64 dimensions, the number of pooled features.
+Two things differ from the paper. First, GroupNorm replaces BatchNorm, because averaging
+over clients with one class spoils batch statistics. Second, a linear layer follows the
+average pooling, so that embeddings can have any direction. Pooled ReLU features are never
+negative, so without this layer the angle between two embeddings would be at most 90
+degrees. The layer exists even if the embedding has 64 dimensions, the number of pooled
+features.
 """
 
 import collections
@@ -23,7 +24,8 @@ from tff_xc import errors, precision
 from tff_xc.encoders import encoder as encoder_lib, layers
 
 _FILTERS = (16, 32, 64)
-# Mean and deviation of the 50,000 training images of CIFAR-10, for pixels from 0 to 255.
+# Mean and standard deviation of red, green and blue in the 50,000 training images of
+# CIFAR-10, for pixels from 0 to 255.
 _MEAN = (125.3, 123.0, 113.9)
 _DEVIATION = (63.0, 62.1, 66.7)
 _MARGIN = 4
@@ -39,10 +41,10 @@ def build_resnet_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are uint8 [image_size, image_size, 3].
 
-  Its weights are named 'conv', 'stage1/block0/conv0' and so on, and 'dense',
-  each with the suffix '/kernel', '/scale', '/offset' or '/bias'.
-  `depth` is 6n + 2 layers: 8, 14, 20, and so on. `image_size` is at least 4. GroupNorm
-  has 1, 2, 4, 8 or 16 `groups`. With `augment`, training applies `shift` to images.
+  The layers are 'conv', 'stage1/block0/conv0' and so on, and 'dense'. A weight's name is
+  its layer's name and '/kernel', '/scale', '/offset' or '/bias'. `depth` is the number of
+  layers, 6n + 2: 8, 14, 20, and so on. `image_size` is at least 4. GroupNorm has 1, 2, 4, 8
+  or 16 `groups`. With `augment`, training applies `shift` to images.
   """
   if depth < 8 or (depth - 2) % 6:
     raise errors.InputError(
@@ -93,17 +95,17 @@ def build_resnet_encoder(
 
 
 def standardized(x: tf.Tensor, augment: bool, seed: tf.Tensor) -> tf.Tensor:
-  """Standardizes images with CIFAR's mean and deviation to float32; may also `shift` them."""
+  """Standardizes images to float32 with CIFAR's mean and deviation; `augment` also shifts them."""
   x = (tf.cast(x, tf.float32) - _MEAN) / _DEVIATION
   return shift(x, seed) if augment else x
 
 
 def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-  """Mirrors each image or not, and shifts it by up to 4 pixels in each direction.
+  """Mirrors half of the images at random, and shifts images by up to 4 pixels per direction.
 
-  This is the paper's augmentation: it pads 4 zeros (the mean color) on each side
-  and takes a random crop of the original size. The random numbers depend on an image's
-  index in the batch.
+  This is the paper's augmentation. Each image gets 4 pixels of zeros (the mean color) on
+  each side, and is cropped to its original size at a random position. The random numbers
+  depend on an image's index in the batch.
   """
   batch, side = tf.shape(x)[0], x.shape[1]
   draws = tf.random.stateless_uniform([3, batch], seed, 0, 2 * (2 * _MARGIN + 1), tf.int32)

@@ -2,14 +2,15 @@
 
 Kang, McAuley: "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
 arXiv:1808.09781, with layer normalization before each sub-layer. An example is a user's
-latest items: their ids, in any order, with 1 / age as values, where the newest item has
-age 1. In tests the embedding is that of the newest item. In training every item of the
-example has an embedding and a target: the next item, or for the newest item the label.
-One pass therefore trains on a whole history.
+latest items. Its feature ids are the items, in any order, and a feature's value is 1 / age,
+where the newest item has age 1. In tests, the example's embedding is the output at the
+newest item. In training, every item of the example has an embedding and a target. The
+target is the next item, or the label for the newest item. One pass therefore trains on a
+whole history.
 
 Position embeddings are learned, and positions are counted from the newest item. An item
-attends to itself and to older items. Shorter examples of a batch are padded on the left.
-Padding is masked in the attention and affects no result.
+attends to itself and to older items. The shorter examples of a batch are padded on the
+left. Padding is masked in the attention and affects no result.
 """
 
 import collections
@@ -30,10 +31,10 @@ def build_sequence_encoder(
 ) -> encoder_lib.Encoder:
   """Returns the encoder; examples are `sparse.SparseFeatures` of at most `length` items.
 
-  Its weights are the table 'item' with a row of `dim` numbers per item, 'position'
-  [length, dim], and for each block 'block0/query/kernel' and so on. The caller ties the
-  table to the class rows (`encoder.tied`). `dropout` is the dropout rate of the input and
-  of every sub-layer's output in training.
+  The encoder's weights are the table 'item' with a row of `dim` numbers per item,
+  'position' [length, dim], and for each block 'block0/query/kernel' and so on. The caller
+  ties the table to the class rows (`encoder.tied`). In training, `dropout` is the dropout
+  rate of the input and of every sub-layer's output.
   """
 
   def init(seed):
@@ -42,7 +43,7 @@ def build_sequence_encoder(
 
     weights = collections.OrderedDict()
     weights[ITEM] = draw(0, num_items)
-    # Start small, so that an item's encoding hardly depends on its position at first.
+    # Small initial values, so that an item's encoding hardly depends on its position at first.
     weights['position'] = 0.1 * draw(1, length)
     for block in range(blocks):
       of_block = layers.fold(seed, 2 + block)
