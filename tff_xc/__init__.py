@@ -1,9 +1,10 @@
 """Federated extreme classification on TensorFlow Federated.
 
-Importing this package imports nothing large; its modules import TensorFlow and
-TFF. The import switches on TensorFlow's oneDNN kernels unless the environment
-variable is already set. By default TensorFlow uses these kernels only on processors
-with AVX-512 VNNI or similar, and training takes up to 2.5 times as long without them.
+Importing this package is fast; only its modules import TensorFlow and TFF. The import
+switches on TensorFlow's oneDNN kernels, unless the environment variable
+TF_ENABLE_ONEDNN_OPTS is already set. By default TensorFlow uses these kernels only on
+processors with AVX-512 VNNI or similar instructions. Without the kernels, training takes
+up to 2.5 times as long.
 
 Raises ImportError with a one-sentence message if TensorFlow or TFF is missing or has
 an unsupported version.
@@ -25,7 +26,8 @@ _NEEDS = (
 def _misfits() -> list[str]:
   """Returns a phrase for each missing package and each unsupported version.
 
-  The check reads folder names because importing the packages or importlib.metadata is slow.
+  The function reads the names of installed folders, because it would be slow to import the
+  packages or importlib.metadata.
   """
   wrong = []
   for module, name, distributions, fits in _NEEDS:
@@ -64,10 +66,10 @@ os.environ.setdefault(ONEDNN, '1')
 
 @atexit.register
 def _drop_default_context() -> None:
-  """Frees TFF's default context before Python deletes what its destructor needs.
+  """Frees TFF's default context while Python can still run the context's destructor.
 
-  Otherwise the destructor would print an ignored exception, even for an unused context.
+  Otherwise the destructor would print an ignored exception when Python exits, even if no
+  program used the context.
   """
-  # If nobody imported TFF, there is nothing to free.
   if tff := sys.modules.get('tensorflow_federated'):
     tff.test.set_no_default_context()

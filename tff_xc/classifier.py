@@ -1,8 +1,8 @@
 """The embedding classifier that all algorithms train.
 
 The classifier consists of an encoder g(x; phi), a table of class rows, and a head that
-turns embeddings and rows into logits. An encoder for sparse examples adds its own
-table. Clients receive and send rows of these tables.
+turns embeddings and rows into logits. An encoder for sparse examples adds a table of
+feature rows. Clients receive and send rows of these tables.
 """
 
 import collections
@@ -36,7 +36,7 @@ class ModelWeights(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingClassifier:
-  """Encoder, head and labels."""
+  """An encoder, a head, and the number and kind of labels."""
 
   encoder: encoder_lib.Encoder  # g(x; phi)
   head: heads.Head  # Computes scores of labels from embeddings and class rows.
@@ -44,7 +44,8 @@ class EmbeddingClassifier:
   label_sets: bool = False  # Whether a training example has a set of labels.
   # The precision of products in `encode` and `logits`, one of `precision.NAMES`.
   precision: str = precision_lib.FLOAT32
-  # Maps fresh weights to the weights that training starts from, see `experiment.start`.
+  # Maps random initial weights to the weights that training starts from; see
+  # `experiment.start`. None if training starts from the random weights.
   start: Callable[[ModelWeights], ModelWeights] | None = dataclasses.field(
     default=None, compare=False, repr=False
   )
@@ -61,7 +62,7 @@ class EmbeddingClassifier:
 
   @property
   def num_rows(self) -> int:
-    """The number of class rows, which is n if each label has one row."""
+    """The number of class rows; it equals `num_classes` if each label has one row."""
     return self.head.num_rows(self.num_classes)
 
   @property
@@ -92,8 +93,8 @@ class EmbeddingClassifier:
   ) -> tuple[tf.Tensor, encoder_lib.Weights]:
     """Returns (embeddings of `x`, the updated encoder state).
 
-    If `weights` has only some rows of the encoder's tables, the ids in `x` index these
-    rows. `seed`, int32 [2], is for encoders that draw random numbers.
+    If `weights` has only some rows of the encoder's tables, the ids in `x` are indices of
+    these rows. `seed`, int32 [2], is for encoders that draw random numbers.
     """
     own = {n: t for n, t in weights.tables.items() if n != CLASS}
     own |= dict.fromkeys(self.encoder.tied, weights.class_table)
@@ -117,7 +118,7 @@ class EmbeddingClassifier:
 
   @functools.cached_property
   def _weight_specs(self) -> ModelWeights:
-    # TFF traces without autograph, too. Autograph's conversion would take a second.
+    # Autograph's conversion would take a second. TFF also traces without autograph.
     function = tf.function(lambda: self.init(tf.zeros([2], tf.int32)), autograph=False)
     outputs = function.get_concrete_function().structured_outputs
     return tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), outputs)

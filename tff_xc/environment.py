@@ -1,4 +1,4 @@
-"""Versions of the packages and the code, for the record of a run."""
+"""Versions of the packages and the code, which a run stores in its config.json."""
 
 import contextlib
 import functools
@@ -25,9 +25,9 @@ _PROGRAM = ('tff_xc', 'tasks', 'datasets')
 
 
 def describe() -> dict[str, Any]:
-  """Returns `versions` by package, and `git_revision`, None outside git."""
+  """Returns `versions` by package, and `git_revision`, which is None outside git."""
   versions = {'python': platform.python_version(), **_packages()}
-  # The choice of kernels changes the last digits.
+  # Different kernels change the last digits of results.
   versions[tff_xc.ONEDNN] = os.environ.get(tff_xc.ONEDNN, '')
   return {'versions': versions, 'git_revision': _git_revision()}
 
@@ -41,11 +41,12 @@ def _packages() -> dict[str, str]:
   return versions
 
 
-@functools.cache  # A file that changes later may already be imported.
+@functools.cache  # Modules may already be imported when their files change later.
 def sources() -> dict[str, str]:
-  """Returns a checksum of the source files by package of this repository.
+  """Returns a checksum of the source files of each package of this repository.
 
-  If this repository's `tasks` is missing, a package called `datasets` is someone else's.
+  Without this repository's `tasks`, only `tff_xc` has a checksum, because a package called
+  `datasets` may then come from another project.
   """
   root = pathlib.Path(tff_xc.__file__).parents[1]
   whole = (root / 'tasks' / 'experiment.py').exists()
@@ -57,7 +58,7 @@ def _checksum(folder: pathlib.Path) -> str:
   for name, file in sorted(
     (file.relative_to(folder).as_posix(), file)
     for file in folder.rglob('*.py')
-    if not file.name.startswith('.')  # Editors and other systems make hidden files.
+    if not file.name.startswith('.')  # Editors and operating systems make hidden files.
   ):
     content = file.read_bytes()
     found.update(f'{name}\0{len(content)}\0'.encode() + content)

@@ -1,15 +1,15 @@
 """The exception for input that the user can correct, and a common check.
 
-The commands in `launch/` print its message and exit with status 2. This
+The commands in `launch/` print the exception's message and exit with status 2. This
 module imports nothing, so that every other module can import it.
 """
 
 
 class InputError(Exception):
-  """Bad input: a flag, a file, a record or a run directory.
+  """A flag, a file, a record or a run directory is wrong.
 
-  The message is one clear sentence for a person at a terminal. It names the
-  file (and line or record), what was expected, and what to do.
+  The message is one clear sentence for a person at a terminal. The sentence names the
+  file (and the line or record), what was expected, and what to do.
   """
 
 
@@ -22,7 +22,7 @@ class DivergedError(InputError):
 
 
 def check_labels(labels, num_classes: int, where: str) -> None:
-  """Raises InputError, which names `where`, unless labels lie in [0, num_classes)."""
+  """Raises InputError if a label is outside [0, num_classes); the message names `where`."""
   bad = labels[(labels < 0) | (labels >= num_classes)]
   if bad.size:
     raise InputError(

@@ -1,4 +1,4 @@
-"""Writes files so that a crash leaves the old or the new one; reads JSON.
+"""Writes files so that a crash leaves either the old or the new file; reads JSON.
 
 This module imports neither TensorFlow nor NumPy.
 """
@@ -23,9 +23,9 @@ def replacing(path: str | os.PathLike, durable: bool = True) -> Iterator[pathlib
   """Yields a temporary path that becomes `path` if the block succeeds.
 
   The temporary file has the suffix and directory of `path`, and is removed if the block
-  raises. With `durable`, even a power cut leaves either the old file or the new one.
-  Raises FileExistsError if `path` exists and is not a regular file, because the
-  replacement would remove a pipe's name.
+  raises. With `durable`, even a power cut leaves either the old file or the new file.
+  Raises FileExistsError if `path` exists and is not a regular file: replacing a named pipe
+  would delete the pipe.
   """
   path = pathlib.Path(path)
   if path.exists() and not path.is_file():
@@ -45,7 +45,7 @@ def replacing(path: str | os.PathLike, durable: bool = True) -> Iterator[pathlib
 class _Rows:
   """A CSV text file that receives rows ending in `\\r\\n` and writes them with `\\n`.
 
-  Python's csv and pandas quote a `\\r` in a value only if their rows end in `\\r\\n`.
+  If rows ended in `\\n`, Python's csv and pandas would not quote a `\\r` in a value.
   """
 
   def __init__(self, file: TextIO):
@@ -59,8 +59,9 @@ class _Rows:
 def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
   """Yields a CSV file for `csv.writer`; the file replaces `path` as in `replacing`.
 
-  The `to_csv` of pandas works, too, with `lineterminator='\\r\\n'`. Bytes of a file name
-  that are not UTF-8 are written as escapes.
+  The method `to_csv` of pandas can also write to this file, with
+  `lineterminator='\\r\\n'`. If a value is a file name with bytes that are not UTF-8, these
+  bytes are written as escapes.
   """
   with (
     replacing(path) as temporary,
@@ -73,7 +74,7 @@ def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
 def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
   """Turns an OSError in the block into DamageError.
 
-  The message says that `what` cannot be written, and what to do `then`.
+  The error message says that `what` cannot be written, and ends with `then`, the advice.
   """
   try:
     yield
@@ -83,10 +84,10 @@ def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
-  """Yields an alternative path of a folder, for libraries that fail on special names.
+  """Yields an alternative path of a folder, for libraries that fail on special characters.
 
   When TensorFlow reads a SavedModel, it interprets brackets, stars, question marks and
-  backslashes in the path as a pattern. Other libraries refuse names that are not UTF-8.
+  backslashes in the path as a pattern. Other libraries refuse paths that are not UTF-8.
   """
   descriptor = os.open(folder, os.O_RDONLY)
   try:
@@ -96,7 +97,7 @@ def plain(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 def sync(path: str | os.PathLike) -> None:
-  """Waits until a file's content, or a directory's list of names, is on the disk."""
+  """Waits until a file's content, or a directory's list of files, is on the disk."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
     os.fsync(descriptor)
@@ -109,9 +110,10 @@ def sync(path: str | os.PathLike) -> None:
 
 
 def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
-  """Removes temporary files that a killed `replacing` left behind.
+  """Removes temporary files that `replacing` left behind in a killed process.
 
-  `is_ours` says for the name of a final file whether its temporary file may be removed.
+  `is_ours` gets the name of the file that would have been replaced, and says whether the
+  temporary file may be removed.
   """
   for file in list(folder.iterdir()) if folder.is_dir() else ():
     match = _TEMPORARY.fullmatch(file.name)
@@ -120,7 +122,7 @@ def remove_leftovers(folder: pathlib.Path, is_ours: Callable) -> None:
 
 
 def write_json(path: str | os.PathLike, obj: Any, is_sorted: bool = True) -> None:
-  """Writes `obj` as JSON, atomically, with a final newline and by default sorted keys.
+  """Writes `obj` atomically as JSON with a final newline; keys are sorted if `is_sorted`.
 
   NumPy values become numbers and lists, and paths become strings. Numbers that are not
   finite become null, because JSON cannot represent them.
@@ -143,7 +145,7 @@ def _plain(obj):
 
 
 def read_text(path: pathlib.Path) -> str:
-  """Reads a regular file. A pipe would wait for a writer."""
+  """Reads a regular file. Refuses pipes, because reading a pipe waits for a writer."""
   if path.exists() and not path.is_file():
     raise OSError('it is no regular file')
   return path.read_bytes().decode()

@@ -1,7 +1,7 @@
 """Heads: how labels map to class rows, and how logits and scores of labels are computed.
 
 Most heads have one row per label. A head that hashes labels has several rows for each
-label but fewer rows in total, so the number of labels can differ from the number of
+label, but labels share rows. The number of labels can therefore differ from the number of
 table rows.
 """
 
@@ -25,10 +25,10 @@ class Head(Protocol):
     """Returns the length of a class row."""
 
   def init(self, seed: tf.Tensor, num_labels: int, embedding_dim: int):
-    """Returns a fresh class table, float32 [num_rows, row_dim]."""
+    """Returns a class table with random initial rows, float32 [num_rows, row_dim]."""
 
   def rows_of(self, labels: tf.Tensor) -> tf.Tensor:
-    """Returns the row numbers of labels int32 [k]: int32 [k], or [k, R] for R rows each."""
+    """Returns the row numbers of labels int32 [k]: int32 [k], or [k, R] for R rows per label."""
 
   def logits(self, embeddings: tf.Tensor, rows: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns logits float32 [B, N] for embeddings [B, ...] and rows float32 [N, row_dim].
@@ -40,9 +40,9 @@ class Head(Protocol):
   def scoring_rows(self, table: tf.Tensor):
     """Returns (rows [n, d], bias [n] or None) that rank labels, or None.
 
-    For any embedding e, e . rows + bias orders labels as the head does. A head
-    that scores labels differently returns None and has a method `label_scores`:
-    (embeddings [B, ...], table) -> float32 [n, B], one row for each label.
+    For any embedding e, the order of the numbers e . rows + bias is the head's order of
+    labels. A head whose scores have another form returns None and has a method
+    `label_scores`: (embeddings [B, ...], table) -> float32 [n, B], one row for each label.
     """
 
 
@@ -60,7 +60,7 @@ class _OneRowPerLabel:
 class CosineHead(_OneRowPerLabel):
   """Logits scale * cos(g(x), w_c), without bias (FedSS: scale 20).
 
-  `unit_rows`: initial rows have norm exactly 1 (FedAwS).
+  With `unit_rows`, the initial rows have norm 1 (FedAwS).
   """
 
   scale: float = 20.0
@@ -99,8 +99,8 @@ class LinearHead(_OneRowPerLabel):
   def logits(self, embeddings, rows, ids):
     if not self.bias:
       return precision.product(tf.matmul, embeddings, rows, transpose_b=True)
-    # The embeddings get one more coordinate, because splitting the rows would copy the
-    # rows and their gradient.
+    # Append 1 to the embeddings, so that one product includes the bias. Splitting the rows
+    # into weights and bias would copy the rows and their gradient.
     ones = tf.ones_like(embeddings[:, :1])
     extended = tf.concat([embeddings, ones], axis=1)
     return precision.product(tf.matmul, extended, rows, transpose_b=True)
@@ -111,12 +111,12 @@ class LinearHead(_OneRowPerLabel):
 
 @dataclasses.dataclass(frozen=True)
 class PrototypeHead(_OneRowPerLabel):
-  """Logits -scale / 2 |g(x) - C_c|^2, where the prototypes C_c average embeddings (FedProto).
+  """Logits -scale / 2 |g(x) - C_c|^2, where the prototypes C_c are mean embeddings (FedProto).
 
-  A row is C_c followed by 1. The row of a label without a prototype is all zeros; such a
-  label is ranked last and never returned as the best. With `unit`, embeddings and
-  prototypes are scaled to norm 1, so logits are scale * cos(g(x), C_c). The computed
-  logits omit a summand that all labels share.
+  A row is C_c followed by 1. The row of a label without a prototype is all zeros. A label
+  without a prototype is ranked last and is never the predicted label. With `unit`,
+  embeddings and prototypes are scaled to norm 1, so logits are scale * cos(g(x), C_c).
+  The computed logits omit the summand that is the same for all labels.
   """
 
   scale: float = 2.0
@@ -138,30 +138,34 @@ class PrototypeHead(_OneRowPerLabel):
     return self.scale * (products + half)
 
   def scoring_rows(self, table):
-    # All unit prototypes have the same -|C|^2 / 2, so an embedding's norm does not matter.
+    # If prototypes have norm 1, the bias -|C|^2 / 2 is the same for all labels. The order of
+    # labels then does not depend on the embedding's norm.
     return self._parts(table, -float('inf'))
 
   def _parts(self, rows, unknown: float):
-    """Returns (C [N, d], -|C|^2 / 2 [N]); the latter is `unknown` without a prototype."""
+    """Returns (C [N, d], -|C|^2 / 2 [N]); rows without a prototype get `unknown` instead."""
     prototypes = self.compared(rows[:, :-1])
     half = -tf.reduce_sum(tf.square(prototypes), axis=1) / 2.0
     return prototypes, tf.where(rows[:, -1] > 0, half, unknown)
 
 
 SCORES = ('logsigmoid', 'logit', 'median')
-_MOST_ORDERED = 64  # The most tables for a median, which compares every two of them.
+_MOST_ORDERED = 64  # The most tables for a median, whose time grows with their square.
 
 
 @dataclasses.dataclass(frozen=True)
 class HashedHead:
   """R tables of B buckets; each label has one bucket in each table (FedMLH).
 
-  Row r B + b is bucket b of table r. It has weights, followed by a bias. Its logit is its
-  product with the embedding of sub-model r. Three scores of a label are available, and
-  they may rank labels differently:
-    'logsigmoid': mean over its buckets of the log of the bucket's probability (the paper).
-    'logit': mean of its buckets' logits (the published code).
-    'median': median of these logs, or the mean of the two middle ones.
+  Row r B + b of the class table is bucket b of hash table r. The row consists of weights
+  and a bias. The bucket's logit is the product of the weights with the embedding of
+  sub-model r, plus the bias. `score` selects one of three scores of a label, which may rank
+  labels differently:
+    'logsigmoid': mean, over the label's buckets, of the log of the bucket's probability
+      (the paper).
+    'logit': mean of the logits of the label's buckets (the published code).
+    'median': median of the logs of the buckets' probabilities. For an even R, this is the
+      mean of the two middle logs.
   """
 
   num_labels: int
@@ -223,11 +227,11 @@ class HashedHead:
     return None  # A label's score is not an inner product.
 
   def label_scores(self, embeddings, table):
-    """Returns scores float32 [n, b] for embeddings [b, R, d]; needs little other memory.
+    """Returns scores float32 [n, b] for embeddings [b, R, d].
 
-    A bucket's logits for all examples are adjacent, so a label's score is the mean of R
-    rows. Gathering R single numbers for each label and example would take ten times as
-    long. The median needs R times as much memory.
+    A bucket's logits for all examples are adjacent in memory, so the scores of a label are
+    the mean of R rows. Gathering R single numbers for each label and example would take
+    ten times as long. The median needs R times as much memory as the other scores.
     """
     of_rows = self.row_scores(embeddings, table)
     with tf.init_scope():  # Hash once, not for every block of examples.
@@ -245,7 +249,7 @@ class HashedHead:
     if self.score != 'median':
       return sum(of_tables[1:], of_tables[0]) / len(of_tables)
     ordered, count = [*of_tables], len(of_tables)
-    # Odd-even sort by swaps of neighbors; `tf.sort` takes 40 times as long.
+    # This is odd-even sort, which swaps neighbors. `tf.sort` takes 40 times as long.
     for turn in range(count):
       for i in range(turn % 2, count - 1, 2):
         a, b = ordered[i : i + 2]
@@ -253,7 +257,7 @@ class HashedHead:
     return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0
 
   def row_scores(self, embeddings, table):
-    """Returns scores of all buckets, float32 [R B, b], which `rows_of` indexes."""
+    """Returns the scores of all buckets, float32 [R B, b], in the order of the table's rows."""
     logits = tf.matmul(self._of_tables(table), _with_ones(embeddings), transpose_b=True)
     if self.score != 'logit':
       logits = tf.math.log_sigmoid(logits)
@@ -263,7 +267,8 @@ class HashedHead:
 def _with_ones(embeddings: tf.Tensor) -> tf.Tensor:
   """Returns embeddings [b, R, d] as float32 [R, b, d + 1] with a last coordinate of 1.
 
-  The last coordinate multiplies the biases, because splitting the rows would copy them.
+  The last coordinate multiplies the biases. Splitting the rows into weights and biases
+  would copy the rows.
   """
   ones = tf.ones_like(embeddings[..., :1])
   return tf.transpose(tf.concat([embeddings, ones], axis=2), [1, 0, 2])

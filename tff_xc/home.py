@@ -7,7 +7,7 @@ from tff_xc import errors
 
 
 def expanded(path: str) -> str:
-  """Replaces a leading ~ or ~user of a path; raises InputError if it has no home.
+  """Replaces a leading ~ or ~user of a path; raises InputError for an unknown home directory.
 
   A path that begins with ~ and exists as written is returned unchanged.
   """
@@ -18,10 +18,11 @@ def expanded(path: str) -> str:
 
 
 def folder(variable: str, default: str) -> pathlib.Path:
-  """Returns the folder `tff_xc` in $variable, or else in `default` in the home directory.
+  """Returns the folder `tff_xc` in the folder that an environment variable names.
 
-  As the XDG specification requires, a relative $variable is ignored. For a user without a
-  home directory (no line in /etc/passwd), nothing can be stored in the returned folder.
+  If `variable` is not set, or is a relative path (which the XDG specification says to
+  ignore), `tff_xc` is in the folder `default` in the home directory. If the user has no
+  home directory (no line in /etc/passwd), the returned folder cannot store anything.
   """
   base = os.environ.get(variable, '')
   if not os.path.isabs(base):

@@ -1,9 +1,10 @@
 """Handles Ctrl-C, SIGTERM and SIGHUP: no signal is lost, and a second one ends the process.
 
-Python raises `KeyboardInterrupt` wherever the program is. TensorFlow and TFF often run
-destructors and callbacks, in which Python ignores exceptions. The exception is therefore
-raised again, and long loops call `check` where they can stop. Programs that import the
-library keep their own handlers.
+Python raises `KeyboardInterrupt` at any place in a program. TensorFlow and TFF often run
+destructors and callbacks, and Python ignores exceptions in destructors and callbacks. This
+module therefore raises an ignored `KeyboardInterrupt` again, and long loops call `check` at
+places where they can stop. Only commands call `install`, so a program that imports this
+library keeps its own signal handlers.
 """
 
 import contextlib
@@ -15,20 +16,21 @@ import time
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _USUAL = (signal.default_int_handler, signal.SIG_DFL)
-# Some programs, such as `timeout`, pass one Ctrl-C on twice.
+# Signals within this time are one signal: some programs, such as `timeout`, pass one
+# Ctrl-C on twice.
 _SAME_SECONDS = 0.3
 # The delay before an ignored exception is raised again.
 _AGAIN_SECONDS = 0.02
 
-# The number of the first signal that came within `raising`; 0 if none has come.
+# The number of the first signal that came within `raising`, or 0 before the first signal.
 _received = 0
 
 
 def install() -> None:
   """Makes signals end this process without a traceback, until `raising` is entered.
 
-  Ignored signals stay ignored, such as Ctrl-C in a script's background job, or SIGHUP
-  after `nohup`.
+  Signals that the process already ignores stay ignored, such as Ctrl-C in a script's
+  background job, or SIGHUP after `nohup`.
   """
   for number in _SIGNALS:
     if signal.getsignal(number) in _USUAL:
@@ -59,7 +61,7 @@ def raising():
   for_signals, told = os.pipe()
   os.set_blocking(told, False)
   before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-  # A forked child would write into the same pipe.
+  # Without this line, a forked child would write into the same pipe.
   os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
   threading.Thread(target=_end_at_the_second, args=[for_signals, numbers], daemon=True).start()
   try:
@@ -75,14 +77,14 @@ def raising():
 
 
 def check() -> None:
-  """Raises `KeyboardInterrupt` if a signal has ever come."""
+  """Raises `KeyboardInterrupt` if a signal has come since `raising` was entered."""
   if _received:
     signal.setitimer(signal.ITIMER_REAL, 0)
     raise KeyboardInterrupt
 
 
 def received() -> bool:
-  """Whether a signal has come."""
+  """Whether a signal has come since `raising` was entered."""
   return bool(_received)
 
 

@@ -1,6 +1,7 @@
-"""Lazy TensorFlow, TFF, pandas and SciPy, for modules that commands need to check flags.
+"""TensorFlow, TFF, pandas and SciPy as modules that are imported on first use.
 
-Each package is imported on first use, so that `--help` does not wait for it.
+Commands check their flags with modules that import this one. `--help` therefore does not
+wait for the large packages.
 """
 
 import importlib

@@ -8,16 +8,17 @@ from typing import TextIO
 
 from tff_xc import errors
 
-# The folder of the printed warning, if the file system of a folder has no locks.
+# The folder that the printed warning named, or nothing before the warning.
 _told: list[pathlib.Path] = []
 
 
 def lock(path: str | os.PathLike, flag: str) -> TextIO:
   """Creates a directory, and locks it until the returned file is closed.
 
-  Raises InputError, which names the flag `flag`, if another process has the lock or if
-  the directory cannot be written. Some file systems have no locks (NFS without its lock
-  service, EFS, some Lustre) and raise various errors; then one warning is printed.
+  Raises InputError, whose message names the flag `flag`, if another process has the lock
+  or if the directory cannot be written. Some file systems have no locks, such as NFS
+  without its lock service, EFS, and some versions of Lustre. On these file systems, the
+  function prints a warning, once per process, and locks nothing.
   """
   path = pathlib.Path(path)
   try:
@@ -46,5 +47,5 @@ def lock(path: str | os.PathLike, flag: str) -> TextIO:
 
 
 def regular(path: str, flags: int) -> int:
-  """Opens a file for `open(opener=...)`; refuses symbolic links and never waits for a pipe."""
+  """Opens a file for `open(opener=...)`; refuses symbolic links, and does not wait for pipes."""
   return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

@@ -1,7 +1,7 @@
 """Measures the free memory, and refuses data that would not fit.
 
-Callers check sizes from file headers and configurations here before they read or allocate
-anything of that size.
+Callers know a size from a file's header or a configuration, and check it here before they
+read or allocate so many bytes.
 """
 
 import os
@@ -11,21 +11,21 @@ from collections.abc import Container
 
 from tff_xc import errors, wording
 
-# Content larger than `_LARGE` bytes and `_MOST_TIMES` times its file is not data: it is
-# meant to fill the memory of whoever opens the small file.
+# If a file's unpacked content is larger than `_LARGE` bytes and than `_MOST_TIMES` times
+# the file, the file is probably malicious: a small file that fills the memory.
 _LARGE, _MOST_TIMES = 10**9, 200
 _CGROUP = pathlib.Path('/sys/fs/cgroup')
 _MEMINFO = pathlib.Path('/proc/meminfo')
 
 
 def free_bytes(meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP) -> int:
-  """Returns the free memory: the machine's, or the rest of a container's limit."""
+  """Returns the free memory of the machine, or of the container if its limit leaves less."""
   words = meminfo.read_text().split()
   free = int(words[words.index('MemAvailable:') + 1]) * 1024
   try:
     limit = int((cgroup / 'memory.max').read_text())
     used = int((cgroup / 'memory.current').read_text())
-    # The kernel frees the cache of read files on demand, so do not count it as used.
+    # The kernel frees its cache of files on demand, so the cache does not count as used.
     words = (cgroup / 'memory.stat').read_text().split()
     used -= int(words[words.index('inactive_file') + 1])
   except (OSError, ValueError):
@@ -38,9 +38,9 @@ def require(needed: int, what: str, advice: str) -> None:
 
   Args:
     needed: number of bytes.
-    what: description of the object and where it comes from, the subject of the sentence:
+    what: the beginning of the message, which describes the object and where it comes from:
       'a.txt, line 1 names 2,000,000,000 labels, whose table'.
-    advice: what to do, the end of the sentence.
+    advice: the end of the message, which says what to do.
   """
   free = free_bytes()
   if needed > free:
@@ -51,9 +51,10 @@ def require(needed: int, what: str, advice: str) -> None:
 
 
 def require_unpacked(unpacked: int, packed: int, what: str, advice: str) -> None:
-  """Checks like `require` the `unpacked` bytes, and a copy, of a file of `packed` bytes.
+  """Raises InputError if twice the `unpacked` bytes would not fit the free memory.
 
-  Also raises InputError if the unpacked content is implausibly large for the file.
+  The second half is for a copy. Also raises InputError if the unpacked content is
+  implausibly large for a file of `packed` bytes.
   """
   require(2 * unpacked, f'{what}, with a copy,', advice)
   if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:

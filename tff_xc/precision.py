@@ -1,8 +1,8 @@
-"""The precision of products: float32, or bfloat16 while everything else is float32.
+"""The precision of matrix products and convolutions: float32 or bfloat16.
 
-With bfloat16 (8 bits of mantissa) both factors of a product and its result are rounded,
-in the forward pass and in the gradients. Kernels accumulate in float32. Everything else
-stays float32: weights, sums, normalization, softmax, losses and optimizers.
+With bfloat16 (8 bits of mantissa), both factors of a product and its result are rounded,
+in the forward pass and in the gradients. Kernels accumulate in float32. All other
+computations stay in float32: weights, sums, normalization, softmax, losses and optimizers.
 
 Importing this module does not import TensorFlow.
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
   import tensorflow as tf
 
 FLOAT32, BFLOAT16 = NAMES = 'float32', 'bfloat16'
-# If this variable is 1, products are computed in float32 from numbers rounded to bfloat16.
-# The results equal those of bfloat16, on any machine, but without its speed.
+# If this environment variable is 1, products are computed in float32 from numbers rounded
+# to bfloat16. The results equal those of bfloat16 on any machine, but without the speed.
 EMULATED = 'TFF_XC_EMULATE_BFLOAT16'
 _CPU_FLAGS = 'amx_bf16', 'avx512_bf16'
 _LEAST_CAPABILITY = 8, 0  # The lowest compute capability of a GPU with fast bfloat16.
@@ -50,7 +50,7 @@ def of_products(name: str) -> Iterator[None]:
 
 
 def factor(x: 'tf.Tensor') -> 'tf.Tensor':
-  """Rounds float32 `x` to the precision in force, for use as a factor of many products."""
+  """Rounds float32 `x` to the precision in force; `x` can then be a factor of many products."""
   if in_force() == FLOAT32:
     return x
   import tensorflow as tf
@@ -65,7 +65,7 @@ def product(
   """Returns `function(a, b, ...)`, float32, computed in the precision in force.
 
   `function` is `tf.matmul` or `tf.nn.conv2d`; a and b are float32 or results of `factor`.
-  The gradients of a product that is traced in bfloat16 are in bfloat16, too.
+  If the product is traced in bfloat16, its gradients are in bfloat16, too.
   """
   found = function(factor(a), factor(b), *args, **named)
   if in_force() == FLOAT32:
@@ -92,10 +92,10 @@ def check(devices: Sequence[str]) -> None:
 
 
 def _is_emulated() -> bool:
-  """Whether products are emulated: if `EMULATED` is 1, or if bfloat16 is slow here.
+  """Whether bfloat16 products are emulated: if `EMULATED` is 1, or if bfloat16 is slow here.
 
-  Slow devices may accumulate in bfloat16, and evaluating a run trained elsewhere would
-  then give different numbers.
+  Devices on which bfloat16 is slow may accumulate in bfloat16. Without the emulation,
+  evaluating a run on such a device would give other numbers than on a fast device.
   """
   return os.environ.get(EMULATED) == '1' or bool(_why_slow(_default_devices()))
 

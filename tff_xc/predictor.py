@@ -1,7 +1,7 @@
 """A trained model as one function of a batch of raw examples.
 
-`launch.export` writes a `Predictor` to files, and `launch.predict` calls it. It is a
-`tf.Module` without Python code in its graph.
+`launch.export` writes a `Predictor` to files, and `launch.predict` calls one. A `Predictor`
+is a `tf.Module` whose graph contains no Python code.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ import tensorflow as tf
 from tff_xc import classifier as classifier_lib
 from tff_xc.data import description as description_lib, hashing, sparse
 
-# The most label scores in memory at once, for heads that have `label_scores`.
+# The most scores of labels that are in memory at once, for heads that hash labels.
 _SCORES = 2**23
 # Pillow's weights of pixels are multiples of 1 / _STEPS.
 _STEPS = 2.0**22
-# TensorFlow Lite. The first use of this placeholder rebinds `tf.lite` to the real module,
-# see `lean_tensorflow`.
+# TensorFlow Lite, as a placeholder that imports the module on first use; see
+# `lean_tensorflow`.
 lite = tf.lite
 CLASSES, SCORES, EMBEDDING = 'classes', 'scores', 'embedding'
 
@@ -24,16 +24,16 @@ class Predictor(tf.Module):
   """Computes the k best classes, their scores, and the embedding of raw examples.
 
   Arguments by name, for B examples:
-    images: uint8 [B, height, width(, channels)] of any size. They are scaled and cropped
-      like training images (with Pillow's bicubic filter).
-    rows: float64 [B, D], the numbers as they stand in the user's table.
-    ids int32 [E], values float32 [E], row_splits int32 [B + 1]: sparse features; those of
-      example i are at row_splits[i] : row_splits[i + 1].
+    images: uint8 [B, height, width(, channels)] of any size. Images are scaled and cropped
+      like training images, with Pillow's bicubic filter.
+    rows: float64 [B, D], the unscaled numbers of the user's table.
+    ids int32 [E], values float32 [E], row_splits int32 [B + 1]: sparse features. The
+      features of example i are at row_splits[i] : row_splits[i + 1].
     characters: uint8 [B, length], ASCII codes.
   Results by name:
     classes: int32 [B, k], best first.
-    scores: float32 [B, k], the head's logits; for hashed labels the mean (or median) over
-      their buckets.
+    scores: float32 [B, k], the head's logits. The score of a hashed label is the mean or
+      median over its buckets.
     embedding: float32 [B, d], or [B, R, d] for R parallel networks.
   """
 
@@ -58,7 +58,7 @@ class Predictor(tf.Module):
     self.predict = tf.function(self._predict, input_signature=self.signature(), autograph=False)
 
   def signature(self) -> tuple[tf.TensorSpec, ...]:
-    """Returns the arguments, with the names of `description.ARGUMENTS`."""
+    """Returns the specs of the arguments, whose names are in `description.ARGUMENTS`."""
     kind, shape = self._description.kind, [*self._description.shape]
     if kind == description_lib.IMAGES:
       shape = [None, None, *shape[2:]] if self._any_size else shape
@@ -85,7 +85,8 @@ class Predictor(tf.Module):
     if found.kind == description_lib.SPARSE:
       ids, values, row_splits = raw
       if how['hashed']:
-        # Look hashes up in a table, because few formats have the hash's integer type.
+        # Look up hashes in a table, because few export formats have the integer type that
+        # the hash function needs.
         every, size = np.arange(how['num_features']), found.shape[0]
         ids = tf.gather(hashing.buckets(every, hashing.FEATURE_SEED, size), ids)
       return sparse.SparseFeatures(row_splits, ids, values)
@@ -109,11 +110,11 @@ class Predictor(tf.Module):
     if head.scoring_rows(table) is not None:
       return tf.math.top_k(head.logits(embeddings, table, None), self._top)
 
-    with tf.init_scope():  # Hash once, because few formats have the hash's integer type.
+    with tf.init_scope():  # Compute hashes outside the graph; see `examples`.
       rows = head.rows_of(tf.range(self._model.num_classes)).numpy()
 
     def best(block):
-      # The same computation as `label_scores`, with operations that every format has.
+      # Compute like `label_scores`, but with operations that every export format has.
       of_rows = head.row_scores(block, table)
       taken = [tf.gather(of_rows, numbers) for numbers in rows.T]
       scores = tf.transpose(head.joined(taken))
@@ -141,13 +142,13 @@ class Predictor(tf.Module):
 
 
 def ascii_codes(alphabet: str) -> list[int]:
-  """Returns the alphabet's index of each byte's character; unknown bytes count as spaces."""
+  """Returns the index in the alphabet for each byte; unknown bytes count as spaces."""
   places = {ord(character): i for i, character in enumerate(alphabet)}
   return [places.get(byte, places[ord(' ')]) for byte in range(256)]
 
 
 def squares(x: tf.Tensor, side: int, crop: bool) -> tf.Tensor:
-  """Scales images to squares like `PIL.ImageOps.fit` or `Image.resize` (bicubic filter).
+  """Scales images to squares like Pillow's `ImageOps.fit` or `Image.resize` (bicubic filter).
 
   Args:
     x: uint8 [B, height, width] or [B, height, width, channels], of any size.
@@ -155,7 +156,7 @@ def squares(x: tf.Tensor, side: int, crop: bool) -> tf.Tensor:
     crop: whether to crop the center as `fit` does. Otherwise the aspect ratio changes.
 
   Returns:
-    uint8 [B, side, side(, channels)], exactly Pillow's pixel values, because float64
+    uint8 [B, side, side(, channels)]. The pixels equal Pillow's, because float64
     represents the products and sums of Pillow's rounded weights exactly.
   """
   planes = tf.cast(x if x.shape.rank == 4 else x[..., None], tf.float64)
@@ -180,7 +181,7 @@ def _whole(levels: tf.Tensor) -> tf.Tensor:
 
 
 def _weights(size: tf.Tensor, length: tf.Tensor, side: int) -> tf.Tensor:
-  """Returns pixel weights float64 [side, size] that scale the middle `length` to `side`."""
+  """Returns weights float64 [side, size] that scale the middle `length` pixels to `side`."""
   size, length = tf.cast(size, tf.float64), tf.cast(length, tf.float64)
   scale = length / side
   centres = (size - length) / 2 + (tf.range(side, dtype=tf.float64) + 0.5) * scale

@@ -1,10 +1,10 @@
-"""Formats text for people: plurals, numbers with units, and names from their data."""
+"""Formats text for people: plurals, numbers with units, and names from users' data."""
 
 import difflib
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-# Other common names of our flags, without underscores -> our flags.
+# Maps other common names of flags, without underscores, to the flags of this project.
 _SYNONYMS = {
   'alpha': 'concentration',
   'clientlr': 'client_learning_rate',
@@ -36,7 +36,7 @@ def count(number: int, what: str) -> str:
 def human_bytes(size: float) -> str:
   """Returns `size` in bytes with three digits and a decimal unit: '1.09 MB'."""
   for unit in ('B', 'kB', 'MB', 'GB', 'TB'):
-    # 999.5 would print as 1000.
+    # A number of 999.5 or more would print as 1000.
     if abs(size) < 999.5 or unit == 'TB':
       break
     size /= 1000
@@ -59,7 +59,7 @@ def human_duration(seconds: float) -> str:
 
 
 def shown(text: object) -> str:
-  """Returns a text on one line; control characters become escapes such as `\\x1b`."""
+  """Returns a text in one line; control characters become escapes such as `\\x1b`."""
   return ''.join(
     character
     if character in _JOINERS or unicodedata.category(character) not in _HIDDEN
@@ -69,7 +69,7 @@ def shown(text: object) -> str:
 
 
 def baselines(found: Mapping[str, Mapping[str, float]]) -> list[str]:
-  """Returns a line with the scores of each method that needs no training."""
+  """Returns a line for each method that needs no training, with the method's scores."""
   lines = []
   for name, scores in found.items():
     each = [f'{score} {100 * value:.1f} %' for score, value in scores.items()]

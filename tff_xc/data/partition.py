@@ -51,7 +51,7 @@ class Partition:
     return np.repeat(np.arange(len(self)), self.sizes)
 
   def where(self, kept: np.ndarray) -> 'Partition':
-    """Returns the same clients with only some examples: `kept`, bool [examples], is true."""
+    """Returns the same clients with the examples for which `kept`, bool [examples], is true."""
     sizes = np.bincount(self.owners()[kept], minlength=len(self))
     offsets = np.cumsum(np.append(0, sizes))
     return Partition(self.client_ids, offsets, self.numbers[kept])

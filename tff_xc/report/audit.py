@@ -12,7 +12,8 @@ from tff_xc.lazy import pd
 from tff_xc.measure import catalog
 from tff_xc.report import pictures
 
-# Tables give the number of requests after which this share of own classes is known.
+# Tables give the number of requests after which the server knows this share of a client's
+# own classes.
 MOST = 0.9
 
 
@@ -20,7 +21,8 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
   """Returns a row for each schedule, with means over seeds.
 
   Args:
-    requests: columns seed, schedule, requests, and those of `leakage.Told`.
+    requests: columns seed, schedule and requests, and a column for each field of
+      `leakage.Told`.
     scores: columns schedule and score, with a row for each run.
   """
   if requests.empty:
@@ -63,7 +65,7 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
-  """Returns the printed rows of a table from the frame of `of_schedules`."""
+  """Returns the rows of a table as printed text, from the DataFrame of `of_schedules`."""
 
   def percent(v):
     return '–' if np.isnan(v) else f'{100 * v:.1f}'
@@ -99,7 +101,10 @@ def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
 
 
 def table_of_updates(updates: pd.DataFrame) -> list[list[str]]:
-  """Returns the printed rows of a table of AUCs, averaged over seeds; one column a schedule."""
+  """Returns the rows of a table of AUCs as printed text.
+
+  AUCs are averaged over seeds. The table has a column for each schedule.
+  """
   mean = updates.groupby(['schedule', 'seen', 'by'], sort=False)['auc'].mean()
   names = [*updates['schedule'].unique()]
   rows = [['seen', 'by', *names]]
@@ -110,7 +115,11 @@ def table_of_updates(updates: pd.DataFrame) -> list[list[str]]:
 
 
 def plot(frames: Mapping[str, pd.DataFrame], path: str | os.PathLike, metric: str) -> None:
-  """Draws posteriors and AUCs over requests, scores over posteriors, and AUCs of updates."""
+  """Draws what a server can infer, in up to four panels.
+
+  The panels show posteriors over requests, AUCs over requests, scores of runs over
+  posteriors, and AUCs of updates.
+  """
   requests, audit, updates = (frames[name] for name in ('requests', 'audit', 'updates'))
   scored = len(audit) and audit['score'].notna().any()
   count = 2 * bool(len(audit)) + 1 + bool(scored)

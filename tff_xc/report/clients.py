@@ -10,7 +10,7 @@ from tff_xc import files
 from tff_xc.measure import client_scores
 from tff_xc.report import pictures
 
-# Columns of the frame: the scores of the global model and of a client's personal model.
+# Columns of the DataFrame: the scores of the global model and of a client's personal model.
 GLOBAL, PERSONAL = 'top1', 'top1_personalized'
 _STATISTICS = {
   'mean': 'mean',
@@ -23,13 +23,19 @@ _TITLES = {client_scores.TRAINED: 'trained', client_scores.UNSEEN: 'unseen'}
 
 
 def table(frame: pd.DataFrame) -> list[list[str]]:
-  """Returns the printed rows of a table in percent from `client_scores.clients` with scores.
+  """Returns the rows of a table of clients' scores in percent, as they are printed.
 
-  The rows are all clients of a part, then groups by number of examples and of classes. If
-  the frame has scores of personal models, they stand beside those of the global model.
+  Args:
+    frame: the DataFrame of `client_scores.clients`, with columns of scores.
+
+  Returns:
+    A heading, and rows for trained clients and for unseen clients. The first row is for all
+    of these clients. The next rows are for groups of them by number of examples and by
+    number of classes. If the frame has scores of personal models, each stands beside the
+    score of the global model.
   """
   names = dict(_STATISTICS)
-  if PERSONAL in frame:  # The table must fit a terminal window.
+  if PERSONAL in frame:  # Leave out a column, so that the table fits a terminal window.
     del names['std']
     names['worst'] = 'worst'
   heading = ['clients in %', 'number']
@@ -50,14 +56,17 @@ def table(frame: pd.DataFrame) -> list[list[str]]:
 
 
 def _parts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-  """Yields the table's groups of clients with a score, each with its title."""
+  """Yields the title and the clients of each row of the table.
+
+  Clients without a score are left out.
+  """
   frame = frame.dropna(subset=[GLOBAL])
   for name, part in frame.groupby('part', sort=False):
     yield _TITLES[name], part
     examples = part['training_examples'] + part['test_examples']
     by = [('examples', examples), ('classes', part['classes'])]
     if (examples == part['classes']).all():
-      by.pop()  # Each class has one example, so the groups by classes would be the same.
+      by.pop()  # Clients have one example per class, so groups by classes would be the same.
     for noun, values in by:
       for least, most, inside in client_scores.groups(values.to_numpy()):
         span = f'{least:,} to {most:,}' if most > least else f'{least:,}'
@@ -65,13 +74,13 @@ def _parts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def write_csv(frame: pd.DataFrame, path: str | os.PathLike) -> None:
-  """Writes the frame, one line for each client; a score is empty without examples for it."""
+  """Writes one line for each client. A score is empty if the client has no examples for it."""
   with files.csv_rows(path) as file:
     frame.to_csv(file, index=False, lineterminator='\r\n')
 
 
 def plot(frame: pd.DataFrame, path: str | os.PathLike, title: str) -> None:
-  """Draws the distribution of the clients' scores, and the scores over the clients' sizes."""
+  """Draws the distribution of the clients' scores, and their scores over their sizes."""
   frame = frame.dropna(subset=[GLOBAL])
   figure, axes = pictures.panels(3, 3, (13, 4))
   series = [

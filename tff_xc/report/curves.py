@@ -17,19 +17,20 @@ from tff_xc import wording
 from tff_xc.measure import catalog, targets
 from tff_xc.report import methods as methods_lib, pictures, run_files, tables
 
-# If labels have at most this many characters per inch of the picture's width, two columns
-# of labels fit.
+# If legend entries have at most this many characters per inch of the picture's width, two
+# columns of entries fit.
 _HALF_LINE = 5.5
-# If the numbers of a sweep span more than this factor, their axis is logarithmic.
+# If the largest value of a sweep is more than this many times the smallest value, the axis
+# is logarithmic.
 _SPAN = 20
-# Units whose axes begin at 0.
+# The units for which axes begin at 0.
 _FROM_ZERO = 'bytes', 'class rows', 'clients', 'distance'
 
 
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
-  """Draws one run, finished or not, over rounds.
+  """Draws the metrics of one finished or unfinished run over rounds.
 
-  Metrics that were not measured or are the same in all rounds get no panel.
+  A panel is left out if none of its metrics was measured or changes between rounds.
   """
   panels = [
     ('Training loss', 'loss', ('loss',)),
@@ -70,7 +71,7 @@ def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
 
 
 def _is_flat(lines: Iterable[pd.Series]) -> bool:
-  """Whether each line is constant or empty; a single point is not constant."""
+  """Whether each line is constant or empty. A line with a single point is not constant."""
   return all(len(line) != 1 and line.nunique() < 2 for line in lines)
 
 
@@ -80,20 +81,20 @@ def _scale(metric: str) -> int:
 
 
 def _heading(score: str) -> str:
-  """Returns a score's heading with its unit, as in tables."""
+  """Returns the heading and unit of a score as in tables."""
   unit = ' %' if _scale(score) == 100 else ''
   return f'{catalog.SCORES[score].heading}{unit}'
 
 
 def _draw_line(ax, x, y, style, label=None):
-  if len(x) > 200:  # Such lines usually have a value for every round, too noisy for markers.
+  if len(x) > 200:  # Long lines usually have a noisy value per round, so omit markers.
     style = style | {'marker': None}
   every = 1 if len(x) <= 25 else len(x) // 12
   ax.plot(x, y, **style, markevery=every, markersize=4, label=label)
 
 
 def _finish_over_rounds(ax, title: str, unit: str) -> None:
-  """Labels a plot whose horizontal axis is rounds. If it is empty, it says 'not measured'."""
+  """Labels a plot over rounds. Writes 'not measured' into an empty plot."""
   pictures.label(ax, title, 'round', unit)
   ax.xaxis.set_major_locator(ticker.MaxNLocator(nbins=7, integer=True))
   if not ax.lines:
@@ -117,8 +118,9 @@ def plot_confusion(
 ) -> None:
   """Draws one client's confusion matrix (FedSS, fig. 7) as shares of each row.
 
-  `matrix` is int [c, c + 1], from `ranking.confusion`. `class_ids` [c] are the numbers or
-  names of the rows' classes. The last column is all classes that the client does not have.
+  `matrix`, int [c, c + 1], is the result of `ranking.confusion`. `class_ids` [c] are the
+  numbers or names of the rows' classes. The last column stands for all classes that the
+  client does not have.
   """
   matrix = np.asarray(matrix)
   count = len(class_ids)
@@ -129,7 +131,7 @@ def plot_confusion(
   figure, [ax] = pictures.panels(1, 1, (size + 1, size))
   image = ax.imshow(shares, cmap='Blues', vmin=0, vmax=1, aspect='auto')
   ax.axvline(count - 0.5, color='black', linewidth=1)
-  every = -(-count // 30)  # At most 30 labels stay legible.
+  every = -(-count // 30)  # At most 30 labels are legible.
   places = list(range(0, count, every))
   names = [pictures.short(class_ids[place], 24) for place in places]
   ax.set_yticks(places, names, fontsize=8)
@@ -148,8 +150,8 @@ def plot_confusion(
   pictures.save(figure, path)
 
 
-# The x axes of scores: label, unit, and a function from metrics.csv to the cost until the
-# end of every round.
+# The horizontal axes of pictures of scores, by name: the label, the unit, and a function
+# that returns the cost until the end of each round from metrics.csv.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
   'batches': ('local batches of a client', '', lambda m: targets.spent(m, 'batches')),
@@ -169,10 +171,11 @@ def compare_figure(
 ) -> matplotlib.figure.Figure:
   """Draws several methods of `collect` in one picture, with a panel for each score.
 
-  A panel shows the mean over seeds in a band of one sample standard deviation, over one of
-  `AXES`. Without `scores`, it draws the headline scores that change, and also the final
-  values of the score `final` against properties in which methods differ; see `points`,
-  which also gets `reference` and `searched`. The title begins with `finding`.
+  A panel shows the mean over seeds, in a band of one sample standard deviation, over the
+  axis `over`, one of `AXES`. Without `scores`, the picture has panels for the headline
+  scores that change, and the panels that `points` returns: final values of the score `final`
+  over properties in which methods differ. `reference` and `searched` are arguments of
+  `points`. The title begins with `finding`.
   """
   is_chosen = bool(scores)
   scores = list(scores or catalog.HEADLINES)
@@ -194,7 +197,7 @@ def compare_figure(
       draw_points(ax, panel)
     else:
       _draw_bands(ax, found[panel], styles, _scale(panel))
-      # A single panel needs no title besides the picture's title.
+      # A single panel has no title, because the picture has one.
       title = catalog.SCORES[panel].heading if len(panels) > 1 else ''
       _finish_over_rounds(ax, title, _heading(panel))
       label, unit, _ = AXES[over]
@@ -238,7 +241,11 @@ def _title(frame: pd.DataFrame, seeds: Sequence[int]) -> str:
 
 
 def band(frame: pd.DataFrame, metric: str, over: str = 'rounds') -> pd.DataFrame:
-  """Returns columns method, round, x, mean and std, for rounds that every seed measured."""
+  """Returns the mean and std of a metric over seeds.
+
+  The DataFrame has the columns method, round, x, mean and std. It has a row for each round
+  in which all seeds of a method measured the metric.
+  """
   have = frame['run'].map(lambda run: metric in run.metrics)
   whole = frame[have.groupby(frame['method']).transform('all')]
   if whole.empty:
@@ -268,9 +275,9 @@ def _draw_bands(ax, bands: pd.DataFrame, styles: Sequence[Mapping], scale: int) 
 def lines_figure(
   lines: Mapping[str, Sequence[tuple[float, float]]], title: str, x_label: str, y_label: str
 ) -> matplotlib.figure.Figure:
-  """Draws named lines through points (x, y); the x axis is logarithmic, so x > 0.
+  """Draws named lines through points (x, y). The x axis is logarithmic, so x > 0.
 
-  A line whose name is the title of a method has the method's color.
+  If a line's name is the title of a method, the line has the method's color.
   """
   figure, [ax] = pictures.panels(1, 1, (7.5, 4.8))
   own = {methods_lib.title(name): name for name in methods_lib.METHODS}
@@ -286,14 +293,14 @@ def lines_figure(
 
 
 class Panel(NamedTuple):
-  """A panel of final scores over a property of methods."""
+  """A panel that shows final scores over a property of methods."""
 
   title: str
   x_label: str  # The property in which the methods differ.
   y_label: str  # The score.
-  # A row for each method with the columns `x`; `mean` and `std` of the score, in percent
-  # if tables show it in percent, or nan; `algorithm`; and `line`, which is equal for
-  # methods that a line joins, or nan.
+  # A row for each method. The column `x` is the property. `mean` and `std` are the score, in
+  # percent if tables show it in percent, or nan. `algorithm` is the algorithm. A line joins
+  # methods with equal `line`, which is None if there are no lines.
   points: pd.DataFrame
 
 
@@ -305,11 +312,12 @@ def points(
 ) -> list[Panel]:
   """Returns at most two panels of final scores, for properties in which methods differ.
 
-  The x axis of the first is the number of class parameters that a client receives (FedSS,
-  figs 5 and 10). The x axis of the second is the skew of the clients' classes (Hsu, Qi and
-  Brown, fig. 4); if there is a reference, its scores are divided by the reference's score.
-  Without `score`, the first headline score for which there are several points is used. A
-  line joins methods that differ only in `searched` settings, which have their best values.
+  The x axis of one panel is the number of class parameters that a client receives (FedSS,
+  figs 5 and 10). The x axis of the other panel is the skew of the clients' classes (Hsu, Qi
+  and Brown, fig. 4). With a reference, the second panel shows scores divided by the
+  reference's score. `score` defaults to the first headline score that gives several points.
+  In the second panel, a line joins methods that differ only in `searched` settings, which
+  were tuned for each method.
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
@@ -351,12 +359,12 @@ def points(
 def _points(
   frame, scores: Sequence[str], of: Callable[[run_files.Run], float | None]
 ) -> tuple[str, pd.DataFrame]:
-  """Returns the first score that has points with different x, and its points.
+  """Returns the first score whose points have different x, and the points.
 
-  The x of a run is `of(run)`. The score is '' if there is none.
+  The x of a run is `of(run)`. If no score has such points, the returned score is ''.
   """
 
-  # Centralized training has no clients and sends no messages.
+  # Leave out centralized training, which has no clients and sends no messages.
   def sends(run):
     return run.summary.get('bytes_down_per_client_round')
 
@@ -379,7 +387,7 @@ def _points(
 
 
 def draw_points(ax, panel: Panel) -> None:
-  """Draws a panel in the styles of the methods' curves."""
+  """Draws a panel. Methods have the same colors and markers as in pictures of curves."""
   points = panel.points.dropna(subset=['x', 'mean'])
   lines = [line for _, line in points.groupby('line', sort=False) if len(line) > 1]
   for line, style in zip(lines, pictures.styles(), strict=False):
@@ -401,7 +409,7 @@ def draw_points(ax, panel: Panel) -> None:
     ax.set_xscale('log')
     ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-  if points['x'].max() >= 10:  # For smaller numbers, it would write 0.4 as 400 m.
+  if points['x'].max() >= 10:  # The formatter would write 0.4 as 400 m.
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=' '))
   pictures.label(ax, panel.title, panel.x_label, panel.y_label)
   if lines:
@@ -416,10 +424,17 @@ def sweep_figure(
   algorithm: str,
   title: str,
 ) -> matplotlib.figure.Figure:
-  """Draws a metric over the values of the first grid, with a line for each other value.
+  """Draws a metric over the values of a sweep's first setting.
 
-  `points` are the values of all grids by name. `values` are the mean and std of the metric
-  at each point, or nan. With `percent`, they are drawn in percent.
+  The picture has a line for each combination of values of the other settings.
+
+  Args:
+    points: for each point of the sweep, the values of the settings by name.
+    values: for each point, the mean and std of the metric, or nan.
+    heading: the metric's heading.
+    percent: whether to draw the metric in percent.
+    algorithm: the algorithm, whose color the lines have.
+    title: the picture's title.
   """
   first, *others = points[0]
   order = list(dict.fromkeys(point[first] for point in points))

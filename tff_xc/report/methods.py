@@ -1,4 +1,4 @@
-"""Display names, colors and markers of methods, the same in every picture."""
+"""The names, colors and markers that algorithms have in all pictures."""
 
 import collections
 import re
@@ -9,17 +9,17 @@ from tff_xc.report import pictures
 
 
 class Method(NamedTuple):
-  """How an algorithm is displayed."""
+  """The name, color and marker of an algorithm in pictures."""
 
   title: str  # The algorithm's name in papers.
   colour: str
   marker: str
 
 
-# Colors follow families: averaging is blue, changes of the client's loss are green, changes
-# of client sampling yellow, sampled classes orange to brown, and spread-out rows purple.
-# Methods that papers compare have colors that color-blind readers can distinguish. Six
-# colors are from Okabe and Ito.
+# Similar algorithms have similar colors. Blue: the server averages models. Green: the
+# client's loss is changed. Yellow: client sampling is changed. Orange to brown: sampled
+# classes. Purple: the server spreads class rows out. Color-blind readers can distinguish the
+# colors of algorithms that papers compare. Six colors are from Okabe and Ito.
 METHODS = {
   'fedavg': Method('FedAvg', '#0072B2', 'o'),
   'fedavgm': Method('FedAvgM', '#56B4E9', 's'),
@@ -51,41 +51,42 @@ METHODS = {
   'centralized': Method('Centralized', '#585858', 'X'),
   'logit_adjustment': Method('Logit adjustment', '#312D2B', 'X'),
 }
-# Colors of algorithms that are not in `METHODS`, in turn.
+# Colors of algorithms that are not in `METHODS`, in alphabetical order of the algorithms.
 _FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
 _LINES = ('-', '--', '-.', ':')
-# The darkest shade of a method loses at most this share of its brightness, because dark
-# shades of all hues look alike. The lightest shade gains at most this share of the
-# difference to white.
+# The darkest shade of a color loses at most the first share of the color's brightness,
+# because very dark shades of different colors look alike. The lightest shade gains at most
+# the second share of the difference to white.
 _DARKEST, _LIGHTEST = 0.5, 0.65
 
 
 def title(algorithm: str) -> str:
-  """Returns the display name of an algorithm, or `algorithm` itself if it is not ours."""
+  """Returns the display name of an algorithm, or `algorithm` itself if it has no such name."""
   return METHODS[algorithm].title if algorithm in METHODS else algorithm
 
 
 def titles(algorithms: Sequence[str], labels: Sequence[str]) -> list[str]:
   """Returns the legend entries of methods with labels such as 'fedss negatives=5'.
 
-  An entry is the title, and the settings in which methods of the same algorithm differ.
+  An entry is the algorithm's title, followed by the settings in which methods of this
+  algorithm differ.
   """
   split = [re.split(r' (?=[^\s=]+=)', label) for label in labels]
   found = []
   for algorithm, (head, *words) in zip(algorithms, split, strict=True):
     others = [w for a, w in zip(algorithms, split, strict=True) if a == algorithm]
     told = [w for w in words if not all(w in other for other in others)]
-    # A label may begin with the task. The picture's title already has the task.
+    # A label may begin with the task's name, which the picture's title already contains.
     is_named = head.split(' ')[-1] == algorithm
     found.append(' '.join([title(algorithm) if is_named else head, *told]))
   return found
 
 
 def styles(algorithms: Sequence[str]) -> list[dict[str, str]]:
-  """Returns color, linestyle and marker of `plot` for each method of a picture.
+  """Returns color, line style and marker for each method of a picture.
 
-  Methods of one algorithm get shades of its color, from dark to light, and different line
-  styles.
+  Methods of one algorithm get shades of the algorithm's color, from dark to light, and
+  different line styles.
   """
   shown = _shown(algorithms)
   number, seen = collections.Counter(algorithms), collections.Counter()
@@ -109,7 +110,7 @@ def colour(algorithm: str) -> str:
 
 
 def _shown(algorithms: Iterable[str]) -> dict[str, Method]:
-  """Returns `METHODS` and entries for further algorithms, which get unused colors."""
+  """Returns `METHODS`, and an entry with an unused color for each further algorithm."""
   others = sorted({*algorithms} - METHODS.keys())
   return METHODS | {
     name: Method(name, _FREE[place % len(_FREE)], pictures.MARKERS[place % len(pictures.MARKERS)])
@@ -124,8 +125,8 @@ def _shade(colour: str, place: int, number: int) -> str:
   channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
   weights = 0.3, 0.59, 0.11  # The weights of red, green and blue in the brightness.
   bright = sum(w * c for w, c in zip(weights, channels, strict=True))
-  # `step` goes from -1, the darkest, to 1, the lightest. With two shades, the first one is
-  # the color itself.
+  # `step` goes from -1 for the darkest shade to 1 for the lightest shade. With two shades,
+  # the first shade is the color itself.
   step = 2 * place / (number - 1) - 1 if number > 2 else place
   if step < 0:
     mixed = [c * (1 + _DARKEST * bright * step) for c in channels]

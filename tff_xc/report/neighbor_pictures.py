@@ -17,8 +17,8 @@ def plot(
 ) -> None:
   """Draws each query (name, pixels) with its neighbors (name, pixels, distance).
 
-  Pixels are uint8 [height, width] or [height, width, 1 or 3]. A long name is cut at its
-  beginning, because file names usually differ at their ends.
+  Pixels are uint8 [height, width] or [height, width, 1 or 3]. The picture shows only the
+  end of a long name, because file names usually differ at their ends.
   """
   across = 1 + max(len(near) for _, _, near in rows)
   size = 1.5 * across, 1.75 * len(rows)

@@ -1,8 +1,8 @@
-"""Styles and files of pictures, which are drawn without a display.
+"""Styles of pictures, and functions that write pictures without a display.
 
-Pictures are written atomically and contain no date, so equal runs give equal bytes. The
-colors are Okabe and Ito's, which color-blind readers can distinguish. The colors of
-methods are in `methods`.
+Picture files are written atomically and contain no date, so equal runs give equal bytes.
+The colors are from Okabe and Ito, and color-blind readers can distinguish them. The module
+`methods` has the colors of algorithms.
 """
 
 import itertools
@@ -17,18 +17,19 @@ from tff_xc import errors, files, wording
 if TYPE_CHECKING:
   import matplotlib.figure
 
-# The formats of --picture_format, and metadata of each that would contain versions or dates.
+# The formats of --picture_format. For each format, the names of metadata that `save` leaves
+# out, because they would contain versions or dates.
 _METADATA = {
   'png': ('Software',),
   'pdf': ('Creator', 'Producer', 'CreationDate'),
   'svg': ('Creator', 'Date'),
 }
 FORMATS = tuple(_METADATA)
-# This environment variable names the formats that `save` also writes, here and in child
-# processes.
+# This environment variable names the formats that `save` writes additionally, in this
+# process and in child processes.
 _VARIABLE = 'TFF_XC_PICTURE_FORMAT'
-# Keep text as text: PDF with TrueType fonts, SVG with the viewer's fonts. A fixed salt
-# makes equal SVG files equal in every byte.
+# Text stays text: PDF files contain TrueType fonts, and SVG files use the viewer's fonts.
+# With a fixed salt, equal pictures give SVG files with equal bytes.
 _TEXT = {'pdf.fonttype': 42, 'svg.fonttype': 'none', 'svg.hashsalt': 'tff_xc'}
 _COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#000000')
 _LINES = ('-', '--', '-.', ':')
@@ -36,7 +37,7 @@ MARKERS = ('o', 's', '^', 'D', 'v', 'P', 'X')
 
 
 def use_formats(text: str) -> None:
-  """Makes `save`, here and in child processes, also write formats such as 'pdf,svg'."""
+  """Makes `save` also write formats such as 'pdf,svg', in this and in child processes."""
   for name in text.split(','):
     if name not in FORMATS:
       raise errors.InputError(
@@ -52,9 +53,9 @@ def formats() -> list[str]:
 
 
 def styles(first: str | None = None) -> Iterator[dict[str, str]]:
-  """Yields color, linestyle and marker of `plot`; 28 successive styles are different.
+  """Yields colors, line styles and markers as arguments of Matplotlib's `plot`.
 
-  `first` is the color of the first style.
+  28 successive styles are different. `first` is the color of the first style.
   """
   colours = _COLOURS
   if first:
@@ -69,7 +70,7 @@ def styles(first: str | None = None) -> Iterator[dict[str, str]]:
 
 
 def panels(count: int, across: int, size: tuple[float, float]):
-  """Returns a figure, and the axes of its `count` panels, with `across` panels in a row."""
+  """Returns a figure and the axes of its `count` panels, with `across` panels per row."""
   import matplotlib.figure
 
   figure = matplotlib.figure.Figure(figsize=size, layout='constrained')
@@ -93,9 +94,10 @@ def short(name: object, most: int) -> str:
 
 
 def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> list[pathlib.Path]:
-  """Writes a figure, and beside it the formats of `use_formats`; returns the files.
+  """Writes a figure to `path`, and in the formats of `use_formats` beside `path`.
 
-  The suffix of `path` is one of `FORMATS`. `$` in names is printed and starts no formula.
+  Returns the paths of the written files. The suffix of `path` is one of `FORMATS`. A `$` in
+  a name is printed as it is, and does not start a formula.
   """
   import matplotlib
   import matplotlib.text
@@ -104,7 +106,7 @@ def save(figure: 'matplotlib.figure.Figure', path: str | os.PathLike) -> list[pa
     text.set_parse_math(False)
   for ax in figure.axes:
     for axis in (ax.xaxis, ax.yaxis):
-      if axis.get_scale() == 'log':  # Matplotlib's tick labels of these axes are formulas.
+      if axis.get_scale() == 'log':  # Matplotlib writes formulas as labels of these ticks.
         for text in axis.get_ticklabels(which='both'):
           text.set_parse_math(True)
   path = pathlib.Path(path)

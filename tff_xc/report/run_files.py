@@ -1,16 +1,15 @@
 """Reads the files of a run directory without TensorFlow.
 
 A run directory contains
-  config.json: every resolved setting in one object: `task`, `algorithm`, `seed`, and so
-    on, and `hyperparameters`, `versions`, `git_revision`, and `data`, the fingerprint of
-    the data (`tff_xc.data.fingerprint`);
-  metrics.csv: one row per round with the same columns, `round` first; a cell
-    without a measurement is empty or `nan`. Row 0 has only the scores of the initial
-    model;
-  classes.csv, if the data name their classes: `class,name,count`, the number of
-    each class, its name, and its number of training examples;
+  config.json: all settings of the run in one object, such as `task`, `algorithm` and
+    `seed`. The object also has `hyperparameters`, `versions`, `git_revision`, and `data`,
+    the fingerprint of the data (`tff_xc.data.fingerprint`).
+  metrics.csv: one row per round; the first column is `round`. A cell without a
+    measurement is empty or `nan`. Row 0 has only the scores of the initial model.
+  classes.csv, if the classes have names: the columns `class,name,count` are the number
+    of each class, its name, and its number of training examples.
   description.json: the form of an example and of the labels
-    (`tff_xc.data.description`), so that the model can be used without the data;
+    (`tff_xc.data.description`), so that a program can use the model without the data.
   summary.json, once the run has finished: `final` and `best` metrics, `rounds`,
     `rounds_to_target`, and totals.
 """
@@ -36,10 +35,11 @@ SUMMARY = 'summary.json'
 CLASSES = 'classes.csv'
 DESCRIPTION = 'description.json'
 
-# Settings of config.json that do not change a run's results. A resumed run may change them,
-# and runs of several seeds may differ in them. Results depend on the data but not on the
-# path of the data. The runtime and the device are not here because they change the last
-# digits, and `eval_every` because it determines the rounds from which `best` is selected.
+# Settings of config.json that do not change a run's results. A resumed run may change these
+# settings, and runs of one method with different seeds may differ in them. `data_dir` is in
+# this list because results depend on the data but not on their path. The runtime and the
+# device change the last digits, so they are not in this list. `eval_every` is not in the
+# list, because it determines the rounds from which `best` is selected.
 NOT_CONFIGURATION = (
   'best_by',
   'checkpoint_every',
@@ -57,13 +57,14 @@ NOT_CONFIGURATION = (
   'versions',
   'worker_timeout',
 )
-# Keys that are not settings: they identify a run, or hold settings.
+# Keys of config.json that are not settings of a method: they identify a run, do not change
+# its results, or contain settings.
 _NOT_SETTINGS = frozenset(
   {*NOT_CONFIGURATION, 'task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'}
 )
-# The prefix of properties of the data among the settings.
+# The prefix of the settings that are properties of the data.
 DATA = 'data.'
-# The types of optional keys.
+# The types of the optional keys of config.json.
 _OPTIONAL = {
   'hyperparameters': dict,
   'options': dict,
@@ -71,7 +72,7 @@ _OPTIONAL = {
   'target': str,
   'early_stopping_patience': int,
 }
-# The keys of summary.json that are objects of scores, and all keys that are not numbers.
+# The keys of summary.json that contain scores, and all keys whose values are not numbers.
 _OF_SCORES = ('final', 'best', 'best_round')
 _NO_TOTALS = (*_OF_SCORES, 'rounds_to_target', 'warnings', 'baselines')
 
@@ -82,8 +83,8 @@ class Run:
 
   path: pathlib.Path
   config: dict[str, Any]
-  metrics: 'pd.DataFrame'  # float64, one row for each round; nan: not measured.
-  summary: dict[str, Any] | None  # None: the run has not finished.
+  metrics: 'pd.DataFrame'  # float64, one row for each round; nan if not measured.
+  summary: dict[str, Any] | None  # None if the run has not finished.
 
   @property
   def task(self) -> str:
@@ -108,10 +109,10 @@ def is_run(path: str | os.PathLike) -> bool:
 
 
 def read_run(path: str | os.PathLike, needs_metrics: bool = True) -> Run:
-  """Reads a run directory, finished or not.
+  """Reads the directory of a finished or unfinished run.
 
-  A directory without metrics.csv is damaged if `needs_metrics`; otherwise the run has no
-  rounds.
+  If metrics.csv is missing, the directory counts as damaged with `needs_metrics`, and as a
+  run without rounds otherwise.
   """
   path = pathlib.Path(path)
   if not is_run(path):
@@ -158,7 +159,7 @@ def read_config(path: pathlib.Path) -> dict[str, Any]:
   """Reads a config.json."""
   required = {'task': str, 'algorithm': str, 'seed': int, 'rounds': int}
   config = _read_object(path, required, _OPTIONAL)
-  for name in ('task', 'algorithm'):  # These are printed, so escape control characters.
+  for name in ('task', 'algorithm'):  # Programs print them, so escape control characters.
     config[name] = wording.shown(config[name])
   return config
 
@@ -170,7 +171,7 @@ def flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(run: Run) -> dict[str, Any]:
-  """Returns by name the settings that affect results, except algorithm and seed."""
+  """Returns the settings that affect results by name, except task, algorithm and seed."""
   settings = {key: value for key, value in run.config.items() if key not in _NOT_SETTINGS}
   settings |= run.config.get('options', {}) | run.hyperparameters
   data = run.config.get('data', {})
@@ -197,9 +198,10 @@ def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
 
 
 def first_rounds(run: Run, rounds: int) -> Run:
-  """Returns a run as it was after `rounds` rounds; raises InputError if not evaluated then.
+  """Returns a run as it was after `rounds` rounds.
 
-  The means of bytes, rows and seconds of a finished run are still those of the whole run.
+  If the run has finished, its means of bytes, rows and seconds still cover the whole run.
+  Raises InputError if the run was not evaluated after this round.
   """
   metrics = run.metrics[run.metrics['round'] <= rounds]
   scores = [name for name in catalog.SCORES if name in metrics]

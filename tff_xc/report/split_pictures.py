@@ -12,14 +12,14 @@ from matplotlib import ticker
 from tff_xc import wording
 from tff_xc.report import pictures
 
-# The most clients and classes (or groups of classes) in a picture of class counts.
+# The most clients, and the most classes or groups of classes, in a picture of class counts.
 _CLIENTS, _CLASSES = 100, 200
 
 
 def plot_clients(sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike) -> None:
-  """Draws clients by size rank (FedVC, figs 2 and 3).
+  """Draws the clients' numbers of examples and of classes, the largest first.
 
-  `sizes` and `classes`, int [K], are the clients' numbers of examples and of classes.
+  FedVC shows them in figs 2 and 3. `sizes` and `classes` are int [K].
   """
   figure, axes = pictures.panels(2, 2, (10, 4))
   styles = pictures.styles()
@@ -53,11 +53,11 @@ def plot_labels(train: np.ndarray, test: np.ndarray | None, path: str | os.PathL
 def plot_class_counts(
   counts: scipy.sparse.csr_matrix, client_ids: Sequence[str], path: str | os.PathLike
 ) -> None:
-  """Draws each client's shares of classes (FedVC, fig. 10).
+  """Draws the class shares of each client's examples (FedVC, fig. 10).
 
-  `counts` is `skew.class_counts`, int [K, n]. If there are more than 100 clients, it shows
-  100 of them, evenly spread by size. More than 200 classes are shown in groups of
-  successive classes.
+  `counts`, int [K, n], is the result of `skew.class_counts`. If there are more than 100
+  clients, the picture shows 100 of them, evenly spread by size. If there are more than 200
+  classes, successive classes form groups.
   """
   shown, table, group = _shares(counts)
   width, height = 3.5 + 0.06 * table.shape[1], 2.8 + 0.06 * len(shown)
@@ -79,7 +79,7 @@ def plot_class_counts(
 
 
 def plot_panels(counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.PathLike) -> None:
-  """Draws the class counts of several splits, each in a panel with its title."""
+  """Draws the class shares of several splits, each in a panel with its title."""
   across = min(4, len(counts))
   size = 2.6 * across + 0.8, 3.4 * -(-len(counts) // across)
   figure, axes = pictures.panels(len(counts), across, size)
@@ -95,7 +95,7 @@ def plot_panels(counts: Mapping[str, scipy.sparse.csr_matrix], path: str | os.Pa
 
 
 def plot_sizes(sizes: Mapping[str, np.ndarray], path: str | os.PathLike) -> None:
-  """Draws named histograms of clients' sizes, int [K] (TurboSVM-FL, fig. 3)."""
+  """Draws a histogram of client sizes, int [K], for each name (TurboSVM-FL, fig. 3)."""
   figure, axes = pictures.panels(len(sizes), len(sizes), (5 * len(sizes), 3.6))
   for ax, style, (title, values) in zip(axes, pictures.styles(), sizes.items(), strict=False):
     ax.hist(values, bins=50, color=style['color'])
@@ -108,8 +108,9 @@ def plot_sizes(sizes: Mapping[str, np.ndarray], path: str | os.PathLike) -> None
 def plot_map(positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike) -> None:
   """Draws the places of examples, colored by client (FedVC, fig. 1).
 
-  `positions`, float [N, 2], are latitude and longitude in degrees; `owners`, int [N], are
-  clients. Neighboring clients mostly have different colors; distant clients may share one.
+  `positions`, float [N, 2], are latitude and longitude in degrees. `owners`, int [N], are
+  indices of clients. Clients with successive indices have different colors. There are 20
+  colors, so distant clients may have the same color.
   """
   figure, [ax] = pictures.panels(1, 1, (10, 5.2))
   ax.scatter(
@@ -127,7 +128,7 @@ def plot_map(positions: np.ndarray, owners: np.ndarray, path: str | os.PathLike)
 
 
 def _shares(counts: scipy.sparse.csr_matrix):
-  """Returns (shown clients int [k], shares float [k, groups], classes per group)."""
+  """Returns (shown clients int [k], class shares float [k, groups], classes per group)."""
   clients, classes = counts.shape
   sizes = np.asarray(counts.sum(axis=1)).ravel()
   shown = np.arange(clients)
@@ -159,9 +160,9 @@ def _draw_shares(ax, table, most: float, extent=None):
 
 
 def _draw_ranks(ax, values: np.ndarray, style, label: str | None = None) -> None:
-  """Draws values over their rank, the largest first."""
+  """Draws values in descending order over their rank."""
   ranked = np.sort(values)[::-1]
-  # Draw at most 5,000 values, so that the size of the file is bounded.
+  # Draw at most 5,000 values, so that the file stays small.
   chosen = np.arange(len(ranked))
   if len(ranked) > 5000:
     chosen = np.unique(np.linspace(0, len(ranked) - 1, 5000).astype(int))

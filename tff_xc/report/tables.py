@@ -1,10 +1,10 @@
 """Tables of several runs: a row for each method, mean ± sample std over seeds.
 
-`collect` makes a DataFrame of runs, and `build` a DataFrame of methods, which is the
-content of compare.csv. Functions that print a table take the DataFrame of methods, either
-computed or read from such a file. Runs with equal settings, except the seed, are one
-method. A single seed has no std. If one of the seeds lacks a value, no mean is shown,
-because readers would expect a mean over all seeds.
+Runs whose settings differ only in the seed are one method. `collect` returns a DataFrame of
+runs. `build` returns a DataFrame of methods, the content of compare.csv. Functions that
+print a table take the DataFrame of methods from `build` or from such a file. A method with
+a single seed has no std. If a seed lacks a value, the table shows no mean, because readers
+would expect a mean over all seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tff_xc.report import run_files, text_table
 
 # Settings that change only the last digits of results.
 _OF_MACHINES = ('runtime', 'device')
-# Rounds are counted to these shares of a reference's score (Hsu, Qi and Brown, Table 5).
+# Tables give the rounds until a method reaches these shares of a reference's score (Hsu, Qi
+# and Brown, Table 5).
 _PARTS = (0.1, 0.5, 0.9)
 _NONE = '–'
 
@@ -39,10 +40,10 @@ def collect(
   """Returns finished runs of one task as a DataFrame, with a row for each run.
 
   The columns are `run`, a `run_files.Run`; `algorithm`; `seed`; `label`; and `method`, a
-  number. Methods are in the order of their first runs, and their runs are sorted by seed.
-  `labels` names the method of each run. Without `labels`, runs with equal settings form a
-  method. Its label is the algorithm, and the `chosen` settings (default: all) that
-  differ between methods.
+  number. Methods are in the order of their first runs. The runs of a method are sorted by
+  seed. `labels` names the method of each run. Without `labels`, runs with equal settings
+  form a method, whose label is the algorithm and those `chosen` settings (default: all)
+  that differ between methods.
   """
   for run in runs:
     if run.task != runs[0].task:
@@ -81,7 +82,7 @@ def collect(
 
 
 def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
-  """Returns each method's algorithm with the hyperparameters that differ.
+  """Returns a label for each method: its algorithm and the hyperparameters that differ.
 
   The hyperparameters in `searched` are left out.
   """
@@ -93,7 +94,7 @@ def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
 
 
 def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
-  """Returns the settings of runs as JSON, one row for each run; nan if a setting is absent."""
+  """Returns a row of settings as JSON for each run. A setting that a run lacks is nan."""
 
   def text(value):
     return json.dumps(value, sort_keys=True)
@@ -106,7 +107,7 @@ def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
 
 
 def differing(frame: pd.DataFrame) -> list[str]:
-  """Returns the settings in which algorithms differ although they have them, rounds first."""
+  """Returns the settings that several algorithms have with different values, rounds first."""
   first = frame.drop_duplicates('method')
   found = []
   for key, values in _settings(first, run_files.settings_of).items():
@@ -120,8 +121,8 @@ def differing(frame: pd.DataFrame) -> list[str]:
 def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
   """Returns the methods' labels, with the settings that distinguish them.
 
-  `of` returns the settings of a run, and `chosen` those to name if another method lacks
-  them or has different values.
+  `of` returns all settings of a run. `chosen` returns the settings that the label names if
+  another method lacks them or has different values.
   """
   first = frame.drop_duplicates('method')
   settings = _settings(first, of)
@@ -155,7 +156,7 @@ def _labels(frame: pd.DataFrame, of: Callable, chosen: Callable) -> list[str]:
 
 
 def _telling_apart(settings: pd.DataFrame, groups: list[str], keys: Iterable[str]) -> set[str]:
-  """Returns keys that distinguish methods of the same group, the earliest possible keys."""
+  """Returns keys that distinguish methods of the same group, and prefers earlier keys."""
   found = set()
   for key in keys:
     finer = list(zip(groups, settings[key].fillna(''), strict=True))
@@ -170,14 +171,15 @@ class Column(NamedTuple):
 
   name: str  # The metric, total, target or budget.
   heading: str  # The heading for people.
-  # Returns the value of a run: None if it has none, inf for a target that was not reached.
+  # Returns the value of a run. Returns None if the run has no value, and inf if the run did
+  # not reach the target.
   read: Callable[[run_files.Run], float | None]
-  # Formats a mean and its std, which is nan with one seed.
+  # Formats a mean and its std. The std is nan if there is only one seed.
   show: Callable[[float, float], str]
   is_target: bool = False
   # Whether the column is shown even if no method has a value.
   is_asked_for: bool = False
-  better: str = 'neither'  # 'higher' or 'lower' if the best value is to be marked.
+  better: str = 'neither'  # 'higher' or 'lower' if tables mark the best value.
 
   @property
   def key(self) -> str:
@@ -267,7 +269,7 @@ COLUMNS = {
     _of_round('seconds_per_round', 'seconds', 'seconds_per_round_median', '{:.3g}'.format),
   )
 }
-# The first columns that a narrow table shows; the other columns follow in table order.
+# The columns that a narrow table shows first. If there is space, others follow in table order.
 _TELLING = (
   *catalog.HEADLINES,
   'macro_f1',
@@ -284,7 +286,7 @@ _LEGEND = {
   'emd': 'EMD: how much clients differ, from 0 (same shares of classes) to 2 (no class in common)',
   'bytes_saving': 'saved %: bytes saved compared with sending all class rows',
 }
-# Columns of the best round: heading, and the function that formats the number.
+# Columns of the best round, with the heading and the function that formats the number.
 _OF_BEST = {
   'round': ('best round', _with_std(0)),
   'bytes_down': ('MiB sent down until then', _with_std(0, 2**-20)),
@@ -292,13 +294,13 @@ _OF_BEST = {
 
 
 def column(name: str, reference: pd.DataFrame | None = None) -> Column:
-  """Returns the column with this name, which is a key of `COLUMNS` or has such a form:
+  """Returns the column with this name: a key of `COLUMNS`, or one of these forms.
 
   'top1:0.7': rounds to a target.
-  'top1@400': a score after a round.
-  'top1@batches:500': a score at a budget.
+  'top1@400': a score after round 400.
+  'top1@batches:500': a score when a budget is used up.
   'best.top1', 'best.round', 'best.bytes_down': numbers of the best round.
-  'relative_top1': a score divided by the score of the reference, which is one method
+  'relative_top1': a score divided by the same score of the method `reference`
     (Hsu, Qi and Brown, arXiv:2003.08082).
   'relative_top1:0.5': rounds to this share of the reference's score.
   'volatility_top1': standard deviation of a score over the last tenth of evaluations.
@@ -307,7 +309,7 @@ def column(name: str, reference: pd.DataFrame | None = None) -> Column:
     return COLUMNS[name]
   found = None
   score, _, when = name.rpartition('@')  # A score may contain @, as in p@1@100.
-  with contextlib.suppress(ValueError):  # A part that must be a number is not one.
+  with contextlib.suppress(ValueError):  # The name may have a word instead of a number.
     if name.startswith('best.'):
       found = _of_best_round(name.removeprefix('best.'))
     elif name.startswith('relative_'):
@@ -403,7 +405,7 @@ def _of_best_round(key: str) -> Column | None:
 
 
 def columns_of(table: pd.DataFrame) -> list[Column]:
-  """Returns the columns whose mean is in a table."""
+  """Returns the columns whose means are in a table."""
   keys = [n.removesuffix('_mean') for n in table if n.endswith('_mean')]
   return [column(key.removeprefix('rounds_to_')) for key in keys]
 
@@ -436,10 +438,14 @@ def _std(values: pd.Series) -> float:
 def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
   """Returns the methods' values as exact numbers, such as fractions and bytes.
 
-  There is a row for each method of `collect`. It has `algorithm`, the label; `seeds`,
-  separated by spaces; and for each column NAME_mean and NAME_std, nan if not measured. A
-  target has rounds_to_NAME_mean and _std, nan if a seed did not reach the target, and
-  rounds_to_NAME_by_seed, such as '54 >200', or '' if not measured.
+  The DataFrame has a row for each method of `collect`, with the following columns:
+    algorithm: the method's label.
+    seeds: the seeds, separated by spaces.
+    NAME_mean and NAME_std, for each column NAME: numbers, or nan if not measured.
+    rounds_to_NAME_mean and rounds_to_NAME_std, for each target NAME: numbers, or nan if a
+      seed did not reach the target.
+    rounds_to_NAME_by_seed, for each target NAME: the rounds of each seed, such as
+      '54 >200', or '' if not measured.
   """
   by = frame['method'].to_numpy()
   cells = {
@@ -460,7 +466,7 @@ def of_methods(frame: pd.DataFrame, columns: Iterable[Column]) -> pd.DataFrame:
 
 
 def _by_seed(runs: pd.DataFrame) -> str:
-  """Returns each seed's rounds to a target, or a bound such as '>200' if it was missed."""
+  """Returns each seed's rounds to a target, or a bound such as '>200' for a missed target."""
   if runs['reached'].isna().any():
     return ''
   missed = runs['reached'] == math.inf
@@ -469,7 +475,7 @@ def _by_seed(runs: pd.DataFrame) -> str:
 
 
 def all_columns(targets: Iterable[targets_lib.Target], more: Iterable[Column] = ()) -> list[Column]:
-  """Returns the columns of every table, the columns of `targets`, and `more`."""
+  """Returns the columns that all tables have, the columns of `targets`, and `more`."""
   rounds, *others = COLUMNS.values()
   names = dict.fromkeys(target.name for target in targets)
   return [rounds, *map(column, names), *more, *others]
@@ -487,11 +493,14 @@ def build(
 
   Args:
     frame: from `collect`.
-    metric: a score or a target to sort by; None: the first score that any method has.
-    targets: targets to count the rounds to; None: the targets of the runs.
-    budgets: budgets at which to show the score of `metric`.
-    reference: one method. The score of `metric` is also divided by this method's final
-      score, and rounds are counted to a tenth, half and nine tenths of the final score.
+    metric: a score or a target to sort by. None means the first score that any method has.
+    targets: targets for which the table shows the rounds. None means the targets of the
+      runs.
+    budgets: budgets for which the table shows the score of `metric` when the budget is used
+      up.
+    reference: runs of one method. The table then also has the score of `metric` divided by
+      the reference's final score, and the rounds to a tenth, half and nine tenths of this
+      final score.
     more: further columns.
   """
   wanted = [target.name for target in targets or ()]
@@ -505,7 +514,7 @@ def build(
       targets = [*targets, targets_lib.parse_one(metric)]
   table = of_methods(frame, all_columns(targets, more))
   present = measured(table)
-  # If rows are sorted by a target, take the target's score.
+  # If `metric` is a target, use the score of this target.
   first = metric and metric.partition(':')[0]
   scores = [n for n in (first, *present) if n in catalog.SCORES]
   if scores and (budgets or reference is not None):
@@ -546,7 +555,7 @@ def ranking(table: pd.DataFrame, metric: str) -> list[int]:
   key = column(metric).key
   means = table[f'{key}_mean']
   if ':' in metric:
-    # Of methods that missed a target, the one with fewer missing seeds comes first.
+    # A method that missed the target with fewer seeds comes before one with more such seeds.
     by_seed = table[f'{key}_by_seed']
     missed = by_seed.str.count('>').astype(float).where(by_seed != '', math.inf)
     best = list(zip(missed, means.fillna(math.inf), strict=True))
@@ -559,7 +568,7 @@ def ranking(table: pd.DataFrame, metric: str) -> list[int]:
 def cells(
   table: pd.DataFrame, columns: Sequence[Column], label: str = 'algorithm'
 ) -> list[list[str]]:
-  """Returns the heading and the rows of a table as they are printed."""
+  """Returns the heading and the rows of a table as printed text."""
   lines = [[label, 'seeds', *(each.heading for each in columns)]]
   for _, row in table.iterrows():
     seeds = str(len(row['seeds'].split()))
@@ -570,11 +579,11 @@ def cells(
 def _marked(
   table: pd.DataFrame, columns: Sequence[Column], best: str, other: str
 ) -> list[list[str]]:
-  """Returns `cells` with the best values of each column formatted by `best`."""
+  """Returns `cells` with each column's best values formatted by `best`, the rest by `other`."""
   heading, *lines = cells(table, columns)
   for place, each in enumerate(columns, 2):
     means = table[f'{each.key}_mean']
-    # Values that are printed like the best value are marked, too.
+    # Also mark values that look like the best value when printed.
     looks = [_NONE if math.isnan(m) else each.show(m, math.nan) for m in means]
     if each.better == 'neither' or len({*looks} - {_NONE}) < 2:
       continue
@@ -586,7 +595,7 @@ def _marked(
 
 
 def shown(each: Column, row: pd.Series) -> str:
-  """Returns a value as it is printed: '50.0 ± 3.0', '>200 in 1 of 3 seeds'."""
+  """Returns a value as printed text, such as '50.0 ± 3.0' or '>200 in 1 of 3 seeds'."""
   seeds = str(row.get(f'{each.key}_by_seed', '')).split()
   missed = [seed for seed in seeds if seed.startswith('>')]
   if missed:
@@ -610,9 +619,10 @@ def to_text(
 ) -> str:
   """Returns an aligned table for a terminal, ending in a newline.
 
-  With `mark`, the best values of a column have a star. With `width`, the table has only
-  columns that fit this many characters: first `metric` and columns that were asked for, then
-  the most informative ones. A line below says that the other columns are in `elsewhere`.
+  With `mark`, the best values of a column have a star. With `width`, the table has only as
+  many columns as fit this many characters. `metric` and columns that were asked for take
+  precedence, and then the most informative columns. A line below the table says that the
+  other columns are in `elsewhere`.
   """
   columns = _shown_columns(table)
   stars = ('{}*', '{} ') if mark else ('{}', '{}')
@@ -665,4 +675,4 @@ def read_csv(path: pathlib.Path) -> pd.DataFrame:
       raise ValueError('it has no column seeds')
   except (OSError, ValueError) as e:
     raise errors.InputError(f'{path} is no table of runs ({e})') from e
-  return table.copy()  # Adding columns to a fragmented table would be slow.
+  return table.copy()  # Without the copy, pandas would add columns slowly.

@@ -1,11 +1,11 @@
-"""Plain tables for a terminal, with aligned columns and wrapped cells."""
+"""Text tables for a terminal, with aligned columns and wrapped cells."""
 
 import shutil
 import textwrap
 from collections.abc import Collection, Sequence
 
 _GAP = 2
-# The default width if the output is a pipe or a file.
+# The width if the output is a pipe or a file.
 _WIDTH_WITHOUT_TERMINAL = 100
 
 
@@ -17,10 +17,11 @@ def terminal_width() -> int:
 def to_text(
   rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: int | None = None
 ) -> str:
-  """Returns rows as text with a rule below the heading, ending in a newline.
+  """Returns rows as text that ends in a newline.
 
-  The first row is the heading. Columns `left` are aligned to the left, and wrapped
-  between words to fit `width`. A table whose longest words do not fit is wider.
+  The first row is the heading, and a rule of dashes follows it. The columns `left` are
+  aligned to the left. Their cells wrap between words, so that the table fits `width`. If
+  the longest words do not fit, the table is wider than `width`.
   """
   widths = _widths(rows, left, width)
   lines = []
@@ -45,7 +46,7 @@ def to_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _markdown(cell: str) -> str:
-  """Escapes a cell's text, so that Markdown makes no cells, links or HTML of it."""
+  """Escapes a cell's text, so that it adds no cells, links or HTML in Markdown."""
   found = cell.replace('|', '\\|').replace('<', '&lt;')
   return found.replace('](', ']\\(')
 
@@ -58,7 +59,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _widths(rows, left, width: int | None) -> list[int]:
-  """Returns the widths of the columns; the widest wrappable columns shrink first."""
+  """Returns the widths of the columns. The widest columns that can wrap shrink first."""
   columns = list(zip(*rows, strict=True))
   widths = [max(len(line) for cell in column for line in cell.split('\n')) for column in columns]
   if width is None:
