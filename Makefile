@@ -1,7 +1,7 @@
 # The main targets are `make demo` and `make test`; `make help` lists all.
 
 PYTHON_BIN := .venv/bin/python
-# The command of `make demo`; for another: make demo DEMO='-m launch.train ...'
+# The command of `make demo`. Run another command by: make demo DEMO='-m launch.train ...'
 DEMO := -m launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 
 .DEFAULT_GOAL := help
@@ -23,7 +23,7 @@ venv-cluster:  ## add Ray to .venv, of either kind, for --runtime=cluster
 demo: venv  ## train and evaluate on drawn data, some minutes
 	$(PYTHON_BIN) $(DEMO)
 
-# Three processes for two cores: some tests wait for others.
+# Three processes keep two cores busy, because some tests wait for other processes.
 test: venv  ## run the linter, the format check and the quick tests
 	$(PYTHON_BIN) -m ruff check
 	$(PYTHON_BIN) -m ruff format --check
@@ -43,7 +43,7 @@ reproduce-small: venv  ## measure the published tables, small, and write their p
 documents: venv  ## write the tables of README and docs from docs/results
 	$(PYTHON_BIN) -m launch.document README.md $(wildcard docs/*.md)
 
-# Sphinx needs Python 3.11 or newer, and no TensorFlow.
+# Sphinx needs Python 3.11 or newer. It does not need TensorFlow, so it has its own environment.
 .venv-site/installed: requirements-site.txt
 	$(or $(PYTHON),python3.11) -m venv --clear .venv-site
 	.venv-site/bin/python -m pip install --quiet --disable-pip-version-check \
@@ -68,8 +68,9 @@ notebooks: .venv-site/installed  ## create .venv-notebooks for them, and say how
 requirements: venv  ## resolve pyproject.toml into requirements*.txt and uv.lock again
 	sh tools/compile_requirements.sh
 
-# A build folder that is left would put deleted modules into the next wheel. TFF's
-# pins hold an old `packaging`, which does not read licences; setuptools brings its own.
+# Remove the build folder, because it would put deleted modules into the next wheel. TFF
+# pins an old version of `packaging`, which cannot read licences, so use the version that
+# setuptools contains.
 VENDORED = $(shell $(PYTHON_BIN) -c \
   'import setuptools; print(setuptools.__path__[0])')/_vendor
 LEFT = rm -rf build/lib build/bdist.* tff_xc.egg-info

@@ -1,9 +1,10 @@
-"""Builds the site: the pages, README, and a reference from docstrings.
+"""Configures Sphinx, which builds the site from README, the pages and the docstrings.
 
-Sphinx, because it checks every link, reads docstrings (autodoc) and the pages as
-code hosts show them (MyST); furo, because it fits phones and dark screens and needs
-no network. autodoc imports the package, with placeholders for TensorFlow and all
-else that is large: unlike a reader of sources, it sees the signatures of builders.
+We use Sphinx because it checks every link, reads docstrings (autodoc), and reads the
+Markdown of code hosts (MyST). The theme furo fits phones and dark screens, and loads
+nothing from the network. autodoc imports the package, with placeholders for TensorFlow
+and other libraries. By importing the package, autodoc sees the signatures of builders,
+which are created at import.
 """
 
 import pathlib
@@ -30,12 +31,12 @@ extensions = ['myst_parser', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon']
 exclude_patterns = ['results']
 default_role = 'py:obj'
 highlight_language = 'none'
-smartquotes_action = 'D'  # Only dashes.
+smartquotes_action = 'D'  # Replace only dashes, not quotes.
 
 myst_enable_extensions = ['dollarmath']
 myst_heading_anchors = 5
 
-# All that the package imports and Python does not have.
+# The libraries that the package imports, except Python's standard library.
 _LIBRARY = re.compile(r'^ *(?:from (?=[\w.]+ import)|import )(?!tff_xc)(\w+)', re.M)
 autodoc_mock_imports = sorted(
   {name for path in (ROOT / 'tff_xc').rglob('*.py') for name in _LIBRARY.findall(path.read_text())}
@@ -47,7 +48,7 @@ autodoc_member_order = 'bysource'
 autodoc_typehints_format = 'short'
 python_use_unqualified_type_names = True
 napoleon_custom_sections = [('Fields', 'params_style')]
-suppress_warnings = ['ref.python']  # A name that several modules have.
+suppress_warnings = ['ref.python']  # Several modules may define the same name.
 
 html_theme = 'furo'
 html_static_path = ['_static']
@@ -59,13 +60,13 @@ html_show_sphinx = False
 _SHORT = {'numpy.': 'np.', 'tensorflow.': 'tf.', 'tensorflow_federated.': 'tff.'}
 _MODULE = re.compile('|'.join(map(re.escape, _SHORT)))
 _OBJECT = re.compile(r'<([^<>]|<\w+>)*>')  # Such as '<function <lambda>>'.
-# The package without the code of its `__init__`, which is about TensorFlow.
+# An empty module replaces `tff_xc/__init__.py`, whose code needs TensorFlow.
 package = sys.modules['tff_xc'] = types.ModuleType('tff_xc')
 package.__path__ = [str(ROOT / 'tff_xc')]
 
 
 def _either(self, other):
-  """Makes annotations such as `np.ndarray | None` of placeholders."""
+  """Implements `|` of placeholders, for annotations such as `np.ndarray | None`."""
   return typing.Union[self, other]  # noqa: UP007
 
 
@@ -73,7 +74,7 @@ _MockObject.__or__ = _MockObject.__ror__ = _either
 
 
 def _read_page(app, name, source):
-  """README stands above the table of contents, and CHANGELOG is a page, too."""
+  """Converts a page. Puts README before the text of index.md, and CHANGELOG into changes.md."""
   page = DOCS / f'{name}.md'
   above = {'index': ROOT / 'README.md', 'changes': ROOT / 'CHANGELOG.md'}
   parts = [above[name]] if name in above else []
@@ -94,11 +95,11 @@ def _read_docstring(app, what, name, obj, options, lines):
 
 
 def _signature(app, what, name, obj, options, signature, returned):
-  """Shows libraries by their usual names, and no signature that says nothing."""
+  """Abbreviates the names of libraries, and removes signatures without information."""
   if what == 'class' and issubclass(obj, _MockObject):
     shown = inspect.signature(obj.__init__, bound_method=True)
     signature = inspect.stringify_signature(shown, unqualified_typehints=True)
-  # A class of hyper-parameters is made by its builder, and a protocol by nobody.
+  # Users call an algorithm's builder instead of its class, and create no protocols.
   if hasattr(obj, 'hyperparameters') or getattr(obj, '_is_protocol', False):
     signature = ''
   return tuple(
@@ -108,16 +109,16 @@ def _signature(app, what, name, obj, options, signature, returned):
 
 
 def _skip(app, what, name, obj, skip, options):
-  """A named tuple's field is explained with its class."""
+  """Skips fields of named tuples, because the page describes them with their class."""
   return True if (obj.__doc__ or '').startswith('Alias for field') else None
 
 
-# What docutils does not know, or few fonts have.
+# LaTeX commands that docutils does not know, or whose characters few fonts have.
 _TEX = {r'\big(': r'\bigl(', r'\big)': r'\bigr)', r'\setminus': r'\backslash'}
 
 
 def _math(translator, node):
-  """Writes MathML, which browsers show without a script."""
+  """Writes an equation as MathML, which browsers show without a script."""
   block = isinstance(node, nodes.math_block)
   tex = node.astext()
   for name, known in _TEX.items():
@@ -129,7 +130,7 @@ def _math(translator, node):
 
 def setup(app):
   app.connect('source-read', _read_page)
-  # Before napoleon, which reads the sections.
+  # Priority 400 runs this function before napoleon, which reads the sections.
   app.connect('autodoc-process-docstring', _read_docstring, priority=400)
   app.connect('autodoc-process-signature', _signature)
   app.connect('autodoc-skip-member', _skip)

@@ -1,4 +1,4 @@
-"""The package's docstrings, which are plain text, as reStructuredText."""
+"""Converts the package's docstrings, which are plain text, to reStructuredText."""
 
 import ast
 import inspect
@@ -12,10 +12,11 @@ _DOTTED = re.compile(r'[A-Za-z_]\w*(\.\w+)*$')
 
 
 def as_rst(lines: list[str]) -> list[str]:
-  """Returns a docstring as reStructuredText with Google's sections.
+  """Returns the lines of a docstring as reStructuredText with Google's sections.
 
-  Indented lines outside of lists and sections are shown as they are, as equations
-  and tables are meant to be; what is special in reStructuredText is escaped.
+  Indented lines outside of lists and sections become literal blocks, because they are
+  equations or tables. In other lines, the special characters of reStructuredText are
+  escaped.
   """
   result, where = [], 'text'
   for line in _inline_code(lines):
@@ -47,7 +48,7 @@ def as_rst(lines: list[str]) -> list[str]:
 
 
 def _inline_code(lines):
-  """Marks the ends of code, which may span two lines, and of flags by '\\0'."""
+  """Puts '\\0' before and after code in backticks and flags. Code may span two lines."""
   text = re.sub(
     r'`([^`]+)`|(?<![\w-])(--\w+)',
     lambda found: f'\0{" ".join((found[1] or found[2]).split())}\0',
@@ -57,27 +58,28 @@ def _inline_code(lines):
 
 
 def _escaped(text: str) -> str:
-  """Escapes prose, and refers to the objects that code names."""
+  """Escapes prose, and turns names of Python objects in code into links."""
   parts = text.split('\0')
   for k, part in enumerate(parts):
     if k % 2:
       name = part.removesuffix('()')
-      # A leading dot finds the object in any module.
+      # With a leading dot, Sphinx looks for the object in all modules.
       dot = '.' if '.' in name and not name.startswith(('tff.', 'tf.')) else ''
       code = f'`{dot}{name}`' if _DOTTED.match(name) else f'``{part}``'
-      # Code ends at a space only; this one is not shown.
+      # In reStructuredText, code must end before a space. An escaped space is not shown.
       parts[k] = code if parts[k + 1][:1] in ('', ' ') else code + '\\ '
     else:
       parts[k] = re.sub(r'([\\*|_])', r'\\\1', part)
-  # A line such as 'n.' is not the first item of a list.
+  # Escape a line such as 'n.', which would begin a list.
   return re.sub(r'^( *\w+)(?=[.)]( |$))', r'\1\\', ''.join(parts))
 
 
 def fields(cls: type) -> list[str]:
-  """Returns a section on the fields of a class, from the comments beside them.
+  """Returns the lines of a section about the fields of a class.
 
-  It is empty for a class whose docstring has one. A class of hyper-parameters has
-  those that it declares.
+  The section of an algorithm's class lists the hyperparameters that the class declares.
+  Other sections consist of the comments on fields in the source. The result is empty if
+  the docstring of the class describes the fields.
   """
   if 'Attributes:' in (cls.__doc__ or ''):
     return []
@@ -112,8 +114,8 @@ def _comments(cls) -> dict[str, str]:
 
 
 def of_builder(lines: list[str], cls: type) -> list[str]:
-  """Returns a builder's docstring without what that of its class says."""
+  """Returns a builder's docstring without the hyperparameters that its class describes."""
   args = lines[lines.index('Args:') + 1 :]
   others = [a for a in args if a.split(':')[0].strip() not in cls.names]
-  told = f'The hyper-parameters are those of `{cls.__name__}` and its bases.'
+  told = f'The builder takes the hyperparameters of `{cls.__name__}` and its base classes.'
   return [lines[0], '', told, '', 'Args:', *others]
