@@ -1,7 +1,10 @@
-"""A round: `algorithm` holds the answers to its four questions.
+"""Training rounds. An algorithm answers four questions about a round.
 
-`request`: which rows does a client request? `losses` and `local_training`: what
-does it minimise on them? `merge`: how are rows merged? `server` and `optimizers`:
-what does the server do last? `tables` joins the answers for one table, and
-`process` composes a round.
+  1. Which rows of a table does a client request? See `request`.
+  2. Which loss does the client minimise on these rows? See `losses` and `local_training`.
+  3. How does the server merge the clients' rows? See `merge`.
+  4. What does the server do last? See `server` and `optimizers`.
+
+`tables` combines the answers for one table, and `algorithm` combines all answers. `process` builds
+the TFF process that runs a round.
 """

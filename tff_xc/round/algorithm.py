@@ -1,4 +1,4 @@
-"""Defines an algorithm by its answers to the four questions of a round."""
+"""Defines an algorithm by its answers to the four questions of `tff_xc.round`."""
 
 import dataclasses
 import types
@@ -18,7 +18,7 @@ from tff_xc.round import (
   tables as tables_lib,
 )
 
-# The metrics of every round. Tables and steps add more.
+# The metrics of every round. The algorithm's tables and parts may add metrics.
 _METRICS = (
   'loss',
   'local_accuracy',
@@ -32,20 +32,23 @@ _METRICS = (
 
 
 class Sampling(Protocol):
-  """Draws the clients of each round; `has_clients` is False if nothing is sent."""
+  """Draws the clients of each round.
+
+  `has_clients` is False for centralized training, in which no client receives or sends messages.
+  """
 
   has_clients: bool
 
   def cohorts(self, dataset: Any, seed: int) -> Callable[[int], Any]:
-    """Returns a function from a round, counted from 0, to its cohort."""
+    """Returns a function from a round number, counted from 0, to the cohort of this round."""
 
 
-# `_shown` abbreviates longer texts.
+# `_shown` abbreviates texts with more characters.
 _MOST_SHOWN = 100
 
 
 def _shown(answer: Any) -> str:
-  """Returns a short text: the type, the learning rate and values that are not defaults."""
+  """Returns a short text of a value: its type, its learning rate and non-default fields."""
   if isinstance(answer, types.FunctionType):
     return answer.__name__
   if isinstance(answer, classifier.EmbeddingClassifier):
@@ -61,7 +64,7 @@ def _shown(answer: Any) -> str:
   elif isinstance(answer, tf.TensorSpec):
     return f'{answer.dtype.name} {answer.shape.as_list()}'
   elif isinstance(answer, tff.learning.optimizers.Optimizer):
-    # These fields are private, but they include the learning rate.
+    # TFF stores the learning rate in private fields.
     inner = {
       name.strip('_'): str(value)
       for name, value in vars(answer).items()
@@ -78,38 +81,40 @@ def _shown(answer: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-  """An algorithm: everything that defines its rounds.
+  """A federated algorithm: everything that defines its training rounds.
 
-  An option is a function from one algorithm to another that changes some of these
-  attributes, such as `own_rows`.
+  An option takes an algorithm and returns one with some attributes changed. `own_rows` is an
+  example of an option.
 
   Attributes:
     model: the embedding classifier.
-    tables: how the rows of each table are requested (question 1), merged
-      (question 3) and updated (question 4). The first table is 'class'. An encoder table
-      that is not listed is sent whole, and the server adds its mean delta.
-    loss: the loss that a client minimises (question 2), with a value for each example.
-    penalties: terms added to the mean loss.
+    tables: how clients request the rows of each table (question 1), how the server merges these
+      rows (question 3), and how it updates the table (question 4). The first table is 'class'. If a
+      table of the encoder is not listed, every client receives the whole table, and the server adds
+      the mean change.
+    loss: the loss that a client minimises (question 2). It has one value for each example.
+    penalties: terms that are added to the mean loss.
     local_training: the optimizer and steps of local training.
-    head_epochs: the number of passes over a client's examples that train only the class
-      rows, before local training. The class rows are otherwise frozen.
-    model_aggregator: averages the encoder updates (question 3): any `tff.aggregators`
-      factory of means. None: the weighted mean. It does not merge rows of tables, so a
-      differentially private aggregator is refused if clients send rows.
-    parts: further parts of a round: the algorithm's own messages and client states, and
-      options such as bounds, privacy and compression. They apply in this order.
-    weighting: a client's weight in means: 'examples', its number of examples, or 'uniform', 1.
-    encoder_optimizer: the server's optimizer of the encoder (question 4).
-    moves_encoder_state: whether the server adds the mean delta of encoder weights without
+    head_epochs: the number of passes over a client's examples, before local training, that train
+      only the class rows. If it is positive, class rows must be `frozen`, so that local training
+      does not change them.
+    model_aggregator: a `tff.aggregators` factory that averages the encoder updates (question 3).
+      None: the weighted mean. The factory does not average rows of tables. A differentially private
+      factory would send these rows without noise, so it is refused if clients send rows.
+    parts: further steps of a round: messages and client states of the algorithm, and options such
+      as bounds, privacy and compression. They run in the order of this tuple.
+    weighting: the weight of a client in means. 'examples' is its number of examples, and 'uniform'
+      is 1.
+    encoder_optimizer: the server's optimizer for the encoder (question 4).
+    moves_encoder_state: whether the server adds the mean change to encoder weights without
       gradients, such as batch statistics.
-    frozen: names of weights that are not trained: of the encoder, of its state and of
-      tables, whose merge is `merge.KeepRows` (see `tff_xc.round.frozen`).
-    sampling: draws the clients of each round; None if the caller chooses them.
-    measures_largest_loss: whether a round's metrics include the largest mean loss of
-      any client.
-    task_model: the model that the algorithm was given, if it trains a different one, as
-      FedMLH with its hashed head. `bytes_saving_vs_fullsoftmax` compares message sizes
-      with this model. None: `model`.
+    frozen: names of encoder weights, encoder state and tables that clients do not train. A frozen
+      table has the merge `merge.KeepRows` (see `tff_xc.round.frozen`).
+    sampling: draws the clients of each round. None: the caller chooses them.
+    measures_largest_loss: whether a round's metrics include the largest mean loss of any client.
+    task_model: the user's model, if the algorithm trains a different one. For example, FedMLH
+      replaces the head. `bytes_saving_vs_fullsoftmax` compares message sizes with those of this
+      model. None: `model`.
   """
 
   model: classifier.EmbeddingClassifier
@@ -166,7 +171,7 @@ class Algorithm:
       taken.add(name)
 
   def __repr__(self) -> str:
-    """Returns a few lines with the answers and with values that are not defaults."""
+    """Returns a few lines of text: the model, the tables and other values that are not defaults."""
     model, lines = self.model, {}
     spec = _shown(model.encoder.example_spec)
     lines['model'] = (
@@ -191,11 +196,11 @@ class Algorithm:
 
   @property
   def client_state(self) -> parts_lib.Part | None:
-    """The part with a client state (`spec`), which clients keep between rounds, or None."""
+    """The part whose state (`spec`) clients keep between rounds, or None."""
     return next((part for part in self.parts if part.spec is not None), None)
 
   def part(self, name: str) -> Any:
-    """Returns the part of this name, or None."""
+    """Returns the part with this name, or None."""
     return next((part for part in self.parts if part.name == name), None)
 
   def with_part(self, part: parts_lib.Part) -> 'Algorithm':
@@ -222,10 +227,11 @@ class Algorithm:
 
 
 def own_rows(algorithm: Algorithm, name: str, most: int, optimizer: Any = None) -> Algorithm:
-  """Returns the algorithm whose clients request only their own rows of an encoder table.
+  """Returns the algorithm with clients that request only the needed rows of an encoder table.
 
-  `most` is the largest number of distinct rows that a client's examples name; 0: clients
-  still receive the whole table. `optimizer` is the server's optimizer of the table.
+  `name` is the table's name. A client needs the rows that its examples name. `most` is the largest
+  number of distinct rows that any client needs. If it is 0, clients still receive the whole table.
+  `optimizer` is the server's optimizer for the table.
   """
   table = tables_lib.by_name(algorithm.tables).get(name)
   if table is None or name == classifier.CLASS:

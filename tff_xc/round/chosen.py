@@ -1,15 +1,17 @@
-"""Chooses rows privately. Chosen rows get noise, and other rows are not updated.
+"""Chooses with differential privacy which rows of a table the server updates in a round.
 
-This is DP-AdaFEST by Ghazi, Huang, Kamath, Kumar, Manurangsi, Sinha, Zhang:
-"Sparsity-Preserving Differentially Private Training of Large Embedding Models",
-NeurIPS 2023, arXiv:2311.08357, with clients in place of examples. Each client adds the
-same number to the counts of all rows that it sends; its counts have an L2 norm of at most
-C1. The server adds noise to the counts of all n rows and chooses the rows whose noisy
-count exceeds a threshold.
+Chosen rows get noise. All other rows get no update and no noise.
 
-Counts need no message, because the ids of the rows determine them. A row that no client
-sent is chosen if its noise alone exceeds the threshold, so the server draws the set of
-these rows directly. A round costs O(rows sent and chosen), without a pass over all n.
+The method is DP-AdaFEST by Ghazi, Huang, Kamath, Kumar, Manurangsi, Sinha, Zhang:
+"Sparsity-Preserving Differentially Private Training of Large Embedding Models", NeurIPS 2023,
+arXiv:2311.08357. In the paper, examples contribute to the count of a row. Here, clients contribute.
+Each client adds the same number to the count of every row that it sends. The L2 norm of a client's
+contributions is at most C1. The server adds noise to the counts of all n rows. It chooses the rows
+with a noisy count above a threshold.
+
+Clients do not send counts, because the ids of their rows determine the counts. A row that no client
+sent is chosen if its noise alone exceeds the threshold. The server draws the set of these rows
+directly, without a pass over all n rows. A round therefore costs O(rows sent and chosen).
 """
 
 import dataclasses
@@ -23,10 +25,11 @@ from tff_xc.round import folding, merge, randomness
 
 @dataclasses.dataclass(frozen=True)
 class CountedRows(merge.SumRows):
-  """Adds the rows' changes, and the rows' counts in place of weights.
+  """Sums the clients' changes of rows, and has the rows' counts in place of weights.
 
-  `tables` are the names of all tables whose rows are counted. `clip` is C1, the largest L2
-  norm of a client's counts: each of its k rows counts min(1, C1 / sqrt(k)).
+  `tables` are the names of all tables whose rows are counted. `clip` is C1, the largest L2 norm of
+  a client's contributions. A client that sends k rows adds min(1, C1 / sqrt(k)) to the count of
+  each.
   """
 
   tables: tuple[str, ...] = ()
@@ -54,15 +57,14 @@ class CountedRows(merge.SumRows):
 def chosen(
   counted: folding.RowSums, num_rows: int, stddev: float, threshold: float, seed: tf.Tensor
 ) -> folding.RowSums:
-  """Returns the sums of the chosen rows; zeros for chosen rows that no client sent.
+  """Returns the sums of the chosen rows. A chosen row that no client sent has the sum 0.
 
   Args:
-    counted: sums of `CountedRows`.
+    counted: the sums that `CountedRows` returns.
     num_rows: n.
     stddev: the standard deviation of the noise on counts.
-    threshold: the threshold tau in units of `stddev`. A row is chosen if its noisy count
-      exceeds tau, so a row that no client sent is chosen with the probability that a
-      standard normal number exceeds `threshold`.
+    threshold: the threshold tau divided by `stddev`. A row is chosen if its noisy count exceeds
+      tau. A row that no client sent is thus chosen if a standard normal number exceeds `threshold`.
     seed: [2], the seed of the noise.
   """
   noise = stddev * tf.random.stateless_normal(tf.shape(counted.ids), randomness.step_seed(seed, 0))
@@ -85,9 +87,10 @@ def chosen(
 
 
 def each_by_itself(rate: float, count: int, seed: tf.Tensor) -> tf.Tensor:
-  """Draws each number below `count` independently with probability `rate`.
+  """Selects each number from 0 to `count` - 1 independently with probability `rate`.
 
-  Returns int32 [k], ascending. Draws the gaps, which are geometric, in O(rate count).
+  Returns the selected numbers, int32 [k], ascending. The function draws the gaps between them,
+  which have a geometric distribution. The time is O(rate count).
   """
   if not rate:
     return tf.zeros([0], tf.int32)

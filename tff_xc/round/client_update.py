@@ -1,6 +1,7 @@
-"""A client's computation: it trains the encoder and its rows, and sends an update.
+"""The computation of a client: it trains the encoder and its rows, and sends an update.
 
-The algorithm's parts may change the update. An update that is not finite is dropped.
+The algorithm's parts may change the update. An update that is not finite is dropped, which means
+that zeros replace it.
 """
 
 import collections
@@ -29,27 +30,32 @@ from tff_xc.round import (
 class ClientUpdate(NamedTuple):
   """The message of a client to the server."""
 
-  # Trained weights after minus before, by name; zeros if the update is dropped.
+  # Changes of the encoder's trained weights (after minus before training), by name. They are 0 if
+  # the update is dropped.
   encoder_delta: encoder_lib.Weights
-  # Rows as the table's merge defines them, float32 [N, row_dim] by table; 0 on padding.
+  # float32 [N, row_dim] by table, the rows in the form that the table's merge defines. Padding is
+  # 0.
   rows: Mapping[str, tf.Tensor]
-  # float32 scalar, the client's weight in means: its number of examples, or 1
-  # with 'uniform' weighting; 0 if the client has no examples or its update is
-  # not finite.
+  # float32 scalar, the client's weight in means: its number of examples, or 1 with 'uniform'
+  # weighting. The weight is 0 if the client has no examples. It is also 0 if the update is dropped,
+  # except if a part has `always_counts`.
   weight: tf.Tensor
-  # Sums over the client's examples, by name; all zero for a client without
-  # examples.
+  # Numbers for the round's metrics, by name. All are 0 for a client without examples.
   measured: collections.OrderedDict
   told: parts_lib.Told
-  state: Any = ()  # The client's new state, if the algorithm has one; it is not sent.
+  state: Any = ()  # The client's new state, if the algorithm has client states. It is not sent.
 
 
 def build(algorithm: algorithm_lib.Algorithm):
   """Returns a function that trains on one client and returns its `ClientUpdate`.
 
-  The function takes `ModelWeights` whose tables are the rows held, `SelectedRows` by
-  table, `ClientExamples`, the round's seed int32 [5], and the server's messages by part.
-  Without messages, it uses those of the first round.
+  The function has these arguments:
+
+    weights: `ModelWeights`, whose tables have only the rows that the client received.
+    held: `SelectedRows` by table.
+    examples: `ClientExamples`.
+    round_seed: the round's seed, int32 [5].
+    received: the server's messages by part. None: the messages of the first round.
   """
 
   keeper, head = algorithm.client_state, None
@@ -99,9 +105,10 @@ def build(algorithm: algorithm_lib.Algorithm):
 def build_training(algorithm: algorithm_lib.Algorithm, own_rows_only: bool = False):
   """Returns a function that trains on one client and sends nothing.
 
-  It has the arguments of the function that `build` returns. It returns the `ModelWeights`
-  after local training, and sums of losses, hits and steps by name. With `own_rows_only`,
-  only the class rows of the client's own classes change.
+  The function has the same arguments as the function that `build` returns. It returns the
+  `ModelWeights` after local training, and a dictionary with the sum of losses, the number of
+  correct predictions, and the number of batches. With `own_rows_only`, training does not change the
+  class rows of classes that the client does not have.
   """
 
   def train(weights, held, examples, round_seed, received=None):
@@ -122,7 +129,7 @@ def build_training(algorithm: algorithm_lib.Algorithm, own_rows_only: bool = Fal
 
 
 def _received(algorithm, held, received):
-  """Returns the messages by part; if they are None, those of the first round."""
+  """Returns the messages by part. If `received` is None, returns those of the first round."""
   if received is not None:
     return received
   received = parts_lib.messages(algorithm)
@@ -133,7 +140,7 @@ def _received(algorithm, held, received):
 
 
 def _prepared(algorithm, held, examples, received):
-  """Returns the examples with slots in place of rows, changed by the algorithm's parts."""
+  """Returns the examples that `_localised` returns, after the algorithm's parts changed them."""
   local = _localised(algorithm, held, examples)
   for part in algorithm.parts:
     local = part.examples(local, held[classifier.CLASS], received[part.name])
@@ -141,7 +148,10 @@ def _prepared(algorithm, held, examples, received):
 
 
 def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
-  """Returns the examples whose class row is held; some requests omit own rows."""
+  """Returns the examples whose class row the client received.
+
+  Some requests omit rows of the client's own classes.
+  """
   asked = algorithm.tables[0].request
   if not asked.omits:
     return examples
@@ -153,7 +163,7 @@ def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
 
 
 def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
-  """Returns the examples with slots in place of the numbers of the rows that they name."""
+  """Replaces row ids in the examples by the slots of these rows among the received rows."""
   client_id = examples.client_id
   size, count = encoder_lib.count(examples.labels), encoder_lib.count(examples.x)
   one_each = request.fail_unless(
@@ -170,11 +180,11 @@ def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
 
 
 def _trained_of(algorithm, weights):
-  """Returns (trained weights of the encoder, held rows of each trained table)."""
+  """Returns (trained weights of the encoder, received rows of each trained table)."""
   part = frozen.trained_part(algorithm, weights)
   if losses.trains_rows(algorithm.loss):
     return part.encoder, part.tables
-  # Class rows do not train; not even weight decay changes them.
+  # Class rows do not train. Leave them out, so that weight decay does not change them.
   rows = part.tables.items()
   others = ((name, t) for name, t in rows if name != classifier.CLASS)
   return part.encoder, collections.OrderedDict(others)
@@ -192,9 +202,9 @@ def _within(weights, trained) -> classifier.ModelWeights:
 def _train(algorithm, weights, held, examples, round_seed, received, kept=None, done=0.0):
   """Returns (the weights after local training, sums by name: loss, correct, batches).
 
-  `kept`, unless None, maps the class rows after a step to those that are kept. The client
-  has already taken `done` steps of whole epochs, so the orders and random numbers continue
-  after them.
+  If `kept` is not None, it is called with the class rows after every step and returns the rows to
+  keep. `done` is the number of steps that the client has already taken, in whole epochs. The orders
+  of examples and the random numbers continue after these steps.
   """
   training = algorithm.local_training
   rate = training.rate(round_seed)
@@ -239,7 +249,7 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None, 
       tf.constant(0.0),
     ],
   )
-  # Convert sums over visits into sums over the client's examples.
+  # Training may visit an example several times. Scale the sums to one visit per example.
   share = tf.math.divide_no_nan(tf.cast(size, tf.float32), tf.cast(visits, tf.float32))
   after = _within(weights, trained)._replace(encoder_state=encoder_state)
   sums = {'loss': loss * share, 'correct': correct * share}
@@ -247,7 +257,7 @@ def _train(algorithm, weights, held, examples, round_seed, received, kept=None, 
 
 
 def _batch(examples, places) -> examples_lib.ClientExamples:
-  """Returns the examples at these places."""
+  """Returns the examples with these indices."""
   weights = examples.weights
   return examples._replace(
     x=encoder_lib.take(examples.x, places),
@@ -257,7 +267,10 @@ def _batch(examples, places) -> examples_lib.ClientExamples:
 
 
 def _in_order(algorithm, examples):
-  """Returns (the batches of one pass in the stored order, their examples by number)."""
+  """Returns (number of batches in one pass, a function from a batch number to its examples).
+
+  The pass goes through the examples in the stored order.
+  """
   once = local_training.LocalTraining(batch_size=algorithm.local_training.batch_size)
   size = encoder_lib.count(examples.labels)
   order, (steps, _) = tf.range(size), once.steps_and_visits(size)
@@ -274,7 +287,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
 
   def body(step, sums):
     part = batch(step)
-    # Negative numbers, which no local step has.
+    # Negative step numbers give other seeds than those of local steps.
     seed = randomness.step_seed(encoder_seed, -1 - step)
     _, _, found, _ = _gradients(plain, weights, weights, held, part, seed, {}, 1.0)
     share = tf.cast(encoder_lib.count(part.labels), tf.float32)
@@ -312,23 +325,23 @@ def _embedded(algorithm, weights, held, examples, of):
     lambda step, _: step < steps,
     body,
     [tf.constant(0), tf.zeros([slots, dim])],
-    # While tracing, the number of slots may be known although that of the sums is not.
+    # The initial sums may have a known number of rows while the later sums do not.
     shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
   )
   return sums, add_up(tf.ones([size]), examples.labels)
 
 
 def _gradients(algorithm, weights, initial, held, examples, seed, received, scale):
-  """Returns (loss without penalties, hits, gradients, encoder state).
+  """Returns (mean loss, number of correct predictions, gradients, encoder state).
 
-  The gradients are those of the scaled loss with penalties.
+  The loss excludes penalties. The gradients include penalties and are multiplied by `scale`.
   """
   model, padded = algorithm.model, algorithm.tables[0].request.selects
   targets, owners = examples.labels, None
   if model.encoder.targets:
     targets, owners = model.encoder.targets(examples.x, examples.labels)
 
-  # An example's value is the mean over its targets.
+  # If the encoder makes several targets of an example, the example's value is their mean.
   def of_examples(each):
     return (
       each
@@ -337,7 +350,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
     )
 
   trained = _trained_of(algorithm, weights)
-  # Frozen batch statistics are used as at test time, so training has to use them, too.
+  # If batch statistics are frozen, the encoder runs in inference mode.
   training = algorithm.frozen.isdisjoint(weights.encoder_state)
   with tf.GradientTape() as tape:
     tape.watch(trained)
@@ -374,7 +387,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
   )
   # A weight that the loss does not depend on has a zero gradient.
   gradients = tape.gradient(scaled, trained, unconnected_gradients='zero')
-  # The gradient of a weight that is read by rows is sparse; make it dense.
+  # If the model reads a weight by rows, the weight's gradient is sparse. Make it dense.
   gradients = tf.nest.map_structure(tf.convert_to_tensor, gradients)
   if owners is None:
     return loss, _hits(best, examples.labels), gradients, encoder_state
@@ -383,7 +396,10 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
 
 
 def _hits(best: tf.Tensor, targets) -> tf.Tensor:
-  """Returns the number of examples whose best slot int32 [B] is a target."""
+  """Returns the number of examples whose best row is a target.
+
+  `best` int32 [B] is the slot of the row with the largest logit.
+  """
   if not isinstance(targets, sparse.LabelSets):
     return tf.reduce_sum(tf.cast(tf.equal(best, targets), tf.float32))
   example = tf.ragged.row_splits_to_segment_ids(targets.row_splits, out_type=tf.int32)
@@ -393,7 +409,7 @@ def _hits(best: tf.Tensor, targets) -> tf.Tensor:
 
 
 def _message(algorithm, local, examples, measured, received) -> ClientUpdate:
-  """Returns the update of a client; zeros if it is not finite."""
+  """Returns the update of a client. If the update is not finite, zeros replace it."""
   before, after, held = local.before, local.after, local.held
   trained = [frozen.trained_part(algorithm, w) for w in (after, before)]
   delta = tf.nest.map_structure(
@@ -460,7 +476,7 @@ def _message(algorithm, local, examples, measured, received) -> ClientUpdate:
 
 
 def _answered(algorithm, hook, local, delta, rows):
-  """Returns (answer of a part's hook, delta, rows) after the hook changed the update."""
+  """Calls a part's hook. Returns (its answer, delta, rows) with the hook's changes."""
   changes = _changes(algorithm, local.before.tables, rows, local.held)
   answer = hook(local._replace(change=(delta, changes)))
   if answer.change is None:
@@ -470,7 +486,7 @@ def _answered(algorithm, hook, local, delta, rows):
   new = _sent(algorithm, onto, changed, local.held)
   for table in algorithm.tables:
     if answer.onto is None and not table.merge.sends_deltas:
-      # A client whose update is not changed sends exactly its own rows.
+      # If the hook changed nothing, send exactly the old rows, without rounding errors.
       name = table.name
       is_same = tf.reduce_all(tf.equal(changed[name], changes[name]))
       new[name] = tf.cond(is_same, lambda n=name: rows[n], lambda n=name: new[n])
@@ -478,9 +494,9 @@ def _answered(algorithm, hook, local, delta, rows):
 
 
 def _if_finite(finite, values):
-  """Returns the values, or zeros."""
-  # A product with 0 or 1 in every case would cost one more pass over the numbers.
-  # TensorFlow would create constant zeros once and keep them as long as the graph.
+  """Returns `values` if `finite` is True, else zeros."""
+  # Multiplying in both branches would cost one more pass over the numbers. The zeros are a product
+  # because TensorFlow would keep constant zeros in memory as long as the graph.
   factor = tf.cast(finite, tf.float32)
 
   def zeros():
@@ -490,20 +506,20 @@ def _if_finite(finite, values):
 
 
 def _changes(algorithm, before, rows, held):
-  """Returns the changes of the rows that a client sends, by table; 0 on padding."""
+  """Returns by table the changes of the rows that a client sends. Padding is 0."""
   changes = collections.OrderedDict(rows)
   for table in algorithm.tables:
     if not table.merge.sends_deltas:
       name = table.name
       moved = rows[name] - before[name]
-      # Padding is sent as zeros, but it did not change.
+      # Padding is sent as zeros, which is not a change of the row.
       mask = held[name].mask[: tf.shape(moved)[0], None]
       changes[name] = tf.where(mask, moved, 0.0)
   return changes
 
 
 def _sent(algorithm, before, changes, held):
-  """Returns the rows to send for these `changes`, the inverse of `_changes`."""
+  """Returns the rows to send, given their `changes`. It is the inverse of `_changes`."""
   rows = collections.OrderedDict(changes)
   for table in algorithm.tables:
     if not table.merge.sends_deltas:
@@ -514,7 +530,7 @@ def _sent(algorithm, before, changes, held):
 
 
 def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
-  """Whether all numbers and their float32 sums are finite, in one pass."""
+  """Returns whether all numbers, and the float32 sum of each tensor, are finite."""
   each = [tf.math.is_finite(tf.reduce_sum(t)) for t in values]
   return tf.reduce_all([tf.constant(True), *each])
 
@@ -522,8 +538,8 @@ def _is_finite(values: list[tf.Tensor]) -> tf.Tensor:
 def _settled(algorithm, answers, examples, finite):
   """Returns (the client's new state, its replies by part).
 
-  If the update is dropped or an answer is not finite, the state does not change and the
-  reply is zero.
+  The state does not change and the reply is zero if the update is dropped, if the client has no
+  examples, or if the answer has a number that is not finite.
   """
   has_examples = encoder_lib.count(examples.labels) > 0
   state, replies = (), collections.OrderedDict()

@@ -1,7 +1,8 @@
 """Draws a round's clients and the examples that they use.
 
-The draws depend on (seed, round) only, so a resumed run draws the same data. A cohort
-consists of numbers; its examples are read on access.
+The draws depend only on the seed and the round number, so a resumed run draws the same data. A
+cohort stores only the numbers of its clients. It reads a client's examples when a caller accesses
+them.
 """
 
 import dataclasses
@@ -17,39 +18,40 @@ from tff_xc import errors, wording
 from tff_xc.data import client_data, sparse
 from tff_xc.round import algorithm as algorithm_lib, examples as examples_lib
 
-# How clients are drawn: a fixed number of clients, or each client independently.
+# Ways to draw clients: a fixed number of clients, or each client independently.
 FIXED, POISSON = 'fixed', 'poisson'
-# The largest number of examples of a round without clients.
+# The largest number of examples in a round of centralized training.
 _MOST_POOLED = 10_000_000
-# Separate the draws of drop-outs and of Poisson sampling from other draws of (seed, round,
-# client). They are not 0, because [a, b, c] and [a, b, c, 0] are the same seed for NumPy.
+# Numbers that are added to the seed (seed, round, client), so that drop-outs and Poisson sampling
+# have their own random numbers. They are not 0, because [a, b, c] and [a, b, c, 0] are the same
+# seed for NumPy.
 _OF_DROPOUT, _OF_POISSON = 1, 2
-# TFF draws clients with NumPy's older generators, which accept only seeds below this.
+# TFF draws clients with NumPy's older generators, which accept only seeds below this number.
 _LARGEST_SEED = 2**32
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cohort(Sequence):
-  """The clients of one round: a sequence of their values, the argument of `next`."""
+  """The clients of one round: a sequence of `ClientExamples`, the argument of `next`."""
 
-  # One value per client. Each access to a value reads its examples.
+  # One `ClientExamples` per client. Each access reads the client's examples.
   examples: Sequence[examples_lib.ClientExamples]
   # Number of drawn clients without examples, which do not participate.
   skipped: int
-  client_ids: tuple[str, ...] = ()  # The clients' ids, for messages.
-  # Each value's `client_id`; None: read from the values.
+  client_ids: tuple[str, ...] = ()  # The clients' ids, for error messages.
+  # Each client's `client_id`. None: `examples` contains it.
   numbers: Sequence[int] | None = None
-  # Number of drawn clients that left before they sent anything; None if clients never
-  # drop out in this run.
+  # Number of drawn clients that dropped out before they sent anything. None if clients never drop
+  # out in this run.
   dropouts: int | None = None
-  # Number of participating clients that attack; None if no clients attack in this run.
+  # Number of participating clients that attack. None if no clients attack in this run.
   attackers: int | None = None
 
   def __len__(self) -> int:
     return len(self.examples)
 
   def __getitem__(self, place: int | slice):
-    """Returns the value of one client, or the sequence of values of a slice."""
+    """Returns the `ClientExamples` of one client, or a sequence of them for a slice."""
     return self.examples[place]
 
   @property
@@ -60,7 +62,7 @@ class Cohort(Sequence):
 
 
 class Values(Sequence):
-  """A sequence of clients' values: each access calls `value` with one of `clients`."""
+  """A lazy sequence: each access to an element calls `value` with the element of `clients`."""
 
   def __init__(self, value: Callable[[Any], examples_lib.ClientExamples], clients: Sequence):
     self._value, self._clients = value, clients
@@ -80,7 +82,11 @@ def client_value(
   index: int,
   held: np.ndarray | None = None,
 ) -> examples_lib.ClientExamples:
-  """Returns the value of client `index`, which uses the examples `used` of all its `held`."""
+  """Returns the `ClientExamples` of client number `index`.
+
+  `used` are the indices of the examples that the client uses in this round. `held` are the indices
+  of all its examples. None: the client uses all its examples.
+  """
   x, labels = map(sparse.as_tensors, train.pool.examples(used))
   everything = (
     labels if held is None or held is used else sparse.as_tensors(train.pool.labels[held])
@@ -91,7 +97,10 @@ def client_value(
 
 
 def _nobody(train) -> list[examples_lib.ClientExamples]:
-  """Returns one client without examples, because TFF needs one. It changes nothing."""
+  """Returns one client without examples, because TFF needs at least one client.
+
+  This client does not affect the result of the round.
+  """
   return [client_value(train, np.zeros(0, np.int64), 0)]
 
 
@@ -116,7 +125,7 @@ def _check_enough(wanted: int, found: int, which: str = '') -> None:
 
 
 def _by_themselves(probabilities: np.ndarray, seed: int, round_number: int) -> list[int]:
-  """Draws each client independently with its probability and returns their numbers."""
+  """Draws each client independently with its probability. Returns the drawn clients' numbers."""
   random = np.random.default_rng([seed, round_number, 0, _OF_POISSON])
   return np.flatnonzero(random.random(len(probabilities)) < probabilities).tolist()
 
@@ -126,21 +135,27 @@ class UniformClients:
   """Draws K clients in each round, uniformly without replacement."""
 
   clients_per_round: int  # K.
-  # If positive, a client with more examples uses this many of them, drawn without
-  # replacement in every round.
+  # If positive, a client with more examples than this draws this many without replacement in every
+  # round, and uses only these.
   examples_per_round: int = 0
-  # Draw each client independently with probability K / N; K is the expected number.
+  # Draw each client independently with probability K / N. K is then the expected number.
   poisson: bool = False
 
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns (kind of sampling, a client's probability), for a privacy accountant."""
+    """Returns (kind of sampling, a client's probability to participate in a round).
+
+    A privacy accountant needs them.
+    """
     clients = len(dataset.train.partition)
     return POISSON if self.poisson else FIXED, self.clients_per_round / clients
 
   def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
-    """Returns round -> cohort; InputError for fewer than K clients."""
+    """Returns a function from a round number to the round's cohort.
+
+    Raises InputError if there are fewer than K clients.
+    """
     train = dataset.train
     partition = train.partition
     _check_enough(self.clients_per_round, len(partition))
@@ -175,9 +190,9 @@ class UniformClients:
 
 @dataclasses.dataclass(frozen=True)
 class IidBatches:
-  """Gives one virtual client IID minibatches of all clients' examples.
+  """Centralized training: one virtual client has IID minibatches of all examples.
 
-  The rounds use successive parts of shuffled passes over all examples.
+  Every pass shuffles all examples. A round continues where the previous round stopped.
   """
 
   batch_size: int
@@ -187,7 +202,7 @@ class IidBatches:
   has_clients = False
 
   def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
-    """Returns round -> cohort of one client."""
+    """Returns a function from a round number to a cohort of one client."""
     train = dataset.train
     partition = train.partition
     total = len(partition.numbers)
@@ -201,7 +216,8 @@ class IidBatches:
         f' expected at most {_MOST_POOLED:,}'
       )
 
-    # A cache of one pass is enough: each round starts in the pass where the last one ended.
+    # A cache of one pass is enough, because a round starts in the pass in which the previous round
+    # ended.
     @functools.lru_cache(maxsize=1)
     def order_of(epoch: int) -> np.ndarray:
       return np.random.default_rng([seed, epoch]).permutation(total)
@@ -220,22 +236,24 @@ class IidBatches:
 
 @dataclasses.dataclass(frozen=True)
 class VirtualClients:
-  """FedVC: draws K clients in proportion to their examples; each uses N_VC of them.
+  """FedVC: draws K clients with probabilities proportional to their numbers of examples.
 
-  Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
-  Distribution", ECCV 2020, arXiv:2003.08082, section 5.3.
+  Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data Distribution", ECCV 2020,
+  arXiv:2003.08082, section 5.3.
 
-  Without replacement, the draws of a round are successive: each next client is drawn in
-  proportion to the examples of the remaining clients. Clients without examples are never
-  drawn. In every round, a client draws N_VC examples uniformly, without replacement if it
-  has at least N_VC, else with replacement. It still requests the rows of all its classes.
+  In every round, each drawn client uses N_VC examples, which it draws uniformly. It draws them with
+  replacement only if it has fewer than N_VC. The client still requests the rows of all its classes.
+
+  By default, clients are drawn without replacement, one after the other. The probability of each
+  remaining client is proportional to its number of examples. Clients without examples are never
+  drawn.
   """
 
   clients_per_round: int  # K.
   examples: int  # N_VC.
-  # Whether a client may be drawn several times in a round. Each time its id is its number
-  # plus another multiple of the number of clients, so that its examples and all its random
-  # numbers differ.
+  # Whether a client may be drawn several times in a round. The second draw adds the number of all
+  # clients to its id, the third adds twice this number, and so on. Thus each draw uses different
+  # examples and random numbers.
   replace: bool = False
   # Draw each client independently with probability min(1, K n_k / n).
   poisson: bool = False
@@ -243,7 +261,7 @@ class VirtualClients:
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns (kind of sampling, the largest probability of any client)."""
+    """Returns (kind of sampling, the largest probability of any client to participate)."""
     if not self.poisson:
       raise errors.InputError(
         'the privacy of a fixed number of clients, drawn in proportion to their'
@@ -255,7 +273,10 @@ class VirtualClients:
     return POISSON, float(largest)
 
   def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
-    """Returns round -> cohort; raises InputError if too few have examples."""
+    """Returns a function from a round number to the round's cohort.
+
+    Raises InputError if too few clients have examples.
+    """
     train = dataset.train
     partition = train.partition
     sizes = partition.sizes
@@ -269,8 +290,8 @@ class VirtualClients:
         shares = self.clients_per_round * share
         drawn = np.array(_by_themselves(shares, seed, round_number), np.int64)
       else:
-        # NumPy draws distinct clients by repeated draws, leaving out repetitions. This is
-        # successive sampling.
+        # To draw distinct clients, NumPy draws repeatedly and leaves out repetitions. This equals
+        # drawing one client after the other from the remaining clients.
         drawn = np.random.default_rng([seed, round_number, 0]).choice(
           len(share), self.clients_per_round, self.replace, share
         )
@@ -302,25 +323,28 @@ class Changed:
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns the participation of `sampling`; changes of clients do not count."""
+    """Returns the participation of `sampling`, which ignores the changes of this class."""
     return self.sampling.participation(dataset)
 
 
 @dataclasses.dataclass(frozen=True)
 class Dropout(Changed):
-  """Draws the clients of `sampling`, and each of them drops out with a probability.
+  """Draws the clients of `sampling`. Each of them may drop out with the same probability.
 
-  Whether a client drops out depends on (seed, round, client) only. A client that drops out
-  at some probability also drops out at any larger one. The server never hears of a client
-  that dropped out, and the client's state does not change. A round without remaining
-  clients changes nothing. A sampling that adds something to the clients' values, such as
-  weights, must wrap this one.
+  Whether a client drops out depends only on the probability, the seed, the round and the client. A
+  client that drops out at one probability also drops out at every larger one. The server receives
+  nothing from a client that drops out, and the client's state does not change. If all clients drop
+  out, the round changes nothing. A sampling that changes the clients' examples must wrap this
+  sampling.
   """
 
   probability: float  # The probability of dropping out, at least 0 and less than 1.
 
   def cohorts(self, dataset: client_data.FederatedDataset, seed: int) -> Callable[[int], Cohort]:
-    """Returns round -> the cohort of the remaining clients; raises as `sampling`."""
+    """Returns a function from a round number to the cohort of the remaining clients.
+
+    Raises the same errors as `sampling`.
+    """
     drawn = self.sampling.cohorts(dataset, seed)
 
     def leaves(round_number: int, number: int) -> bool:

@@ -1,16 +1,18 @@
-"""Adds noise to every row of a table in every step, and draws it when a row is read.
+"""Adds noise to every row of a table in every step, but draws it only when a row is read.
 
-Rows that no client requested get noise, too; otherwise the model would reveal which clients
-participated. If clients select rows, noise on all n rows would cost a pass over the table
-in every round. Therefore a row's noise is drawn when the row is read, as in LazyDP (Lim,
-Kim, Lee, Kim, Kwon, Rhu: "LazyDP: Co-Designing Algorithm-Software for Scalable Training of
-Differentially Private Recommendation Models", ASPLOS 2024). Here the server's step is
-linear in the noise, so each row equals its noise-free value plus a Gaussian process N(t)
-that depends only on the run's seed, the row and the number of steps t. `_Process` evaluates
-N at any t in O(log t) draws. Its values do not depend on when rows are read.
+Rows that no client requested need noise, too. Otherwise the model would reveal which clients
+participated. If clients select rows, adding noise to all n rows would cost a pass over the table in
+every round. Therefore the noise of a row is drawn when the row is read, as in LazyDP (Lim, Kim,
+Lee, Kim, Kwon, Rhu: "LazyDP: Co-Designing Algorithm-Software for Scalable Training of
+Differentially Private Recommendation Models", ASPLOS 2024).
 
-The server's state has the rows without noise, so it must not leave the server. Rows that
-clients read, and the weights that `get_model_weights` returns, have the noise.
+The server's step is linear in the noise. Therefore each row equals its noise-free value plus a
+Gaussian process N(t). N depends only on the run's seed, the row and the number of steps t.
+`_Process` evaluates N at any t in O(log t) draws. The values of N do not depend on when rows are
+read.
+
+The server's state has the rows without noise, so this state must not leave the server. The rows
+that clients receive have noise. The weights that `get_model_weights` returns also have noise.
 """
 
 import collections
@@ -22,7 +24,7 @@ import tensorflow as tf
 from tff_xc import errors
 from tff_xc.round import optimizers, randomness
 
-# How many numbers of a table get their noise at a time when all rows get it.
+# When all rows get noise, this many numbers of a table get noise at a time.
 _CHUNK = 2**20
 
 
@@ -30,17 +32,20 @@ _CHUNK = 2**20
 class DeferredNoise:
   """An `optimizers.TableOptimizer`: momentum with noise on every row's gradient.
 
-  In every step, noise of `stddev` is added to the gradient of each number of the table,
-  whether or not a client requested its row. Reading a row costs O(log t) draws. The state
-  has, by name, the state of `optimizer`, whose table has no noise; the noise's seed (int32
-  [2], or int64 [2] if it is secret); and the number of steps with noise (int32).
+  In every step, each number of the table gets noise on its gradient, whether or not a client
+  requested its row. The noise has the standard deviation `stddev`. After t steps, reading a row
+  costs O(log t) draws. The state has three entries:
+
+    optimizer: the state of `optimizer`, which updates the table without noise.
+    noise_seed: the seed of the noise, int32 [2], or int64 [2] if it is secret.
+    noise_steps: the number of steps with noise, int32.
   """
 
   optimizer: optimizers.RowMomentum
   stddev: float
   pair: tuple[int, int]  # The run's seed.
-  part: int  # The table's, see `randomness.noise_seed`.
-  secret: bool = False  # See `Privacy`.
+  part: int  # The table's number, see `randomness.noise_seed`.
+  secret: bool = False  # Whether the seed is secret, see `options.privacy.Privacy`.
 
   reads_state = True
 
@@ -79,7 +84,7 @@ class DeferredNoise:
     return new_state, table, more
 
   def catch_up(self, state, table):
-    """Adds the noise so far to rows and velocity, and starts a new noise process."""
+    """Adds the noise of all past steps to rows and velocity, and starts a new noise process."""
     inner, table = self.optimizer.catch_up(state['optimizer'], table)
     rows, dim = table.shape
     size = max(1, min(rows, _CHUNK // dim))
@@ -106,9 +111,10 @@ class DeferredNoise:
     return new_state, table + flat(moved)
 
   def _noise(self, state, ids, row_dim):
-    """Returns the noise of rows and of their velocities, float32 [..., row_dim]."""
+    """Returns (noise of the rows, noise of their velocities), each float32 [..., row_dim]."""
     rate, beta = self.optimizer.learning_rate, self.optimizer.momentum
-    # Gradients are minus the noise: w <- w + rate v, v <- beta v + noise.
+    # The gradient is minus the noise. With v for the negative velocity, a step is v <- beta v +
+    # noise, w <- w + rate v.
     scale = rate * self.stddev / (1.0 - beta)
     combined = [[scale, -scale * beta], [0.0, -self.stddev]]
     if not beta:
@@ -122,17 +128,21 @@ class DeferredNoise:
 class _Process:
   """Evaluates x(t) = A x(t - 1) + (1, 1) noise, with x(0) = 0, at any t, row and column.
 
-  The components of x are W, the sum of the noise so far, and with momentum U, the sum of
-  beta^(t - r) times the noise of each step r. Because x is Gaussian and Markov, x(2^(j + 1))
-  is drawn given x(2^j). Values in between are drawn by halving, given both ends (Lévy's
-  construction of Brownian motion). Each time has its own random numbers.
+  The first component of x is W, the sum of the noise of all steps. With momentum, there is a second
+  component U, the sum over steps r of beta^(t - r) times the noise of step r. Because x is Gaussian
+  and Markov, x(2^(j + 1)) can be drawn given x(2^j). A value between two known times is drawn by
+  repeated halving, given the values at both ends (Lévy's construction of Brownian motion). Each
+  time has its own random numbers.
   """
 
   # Runs have fewer than 2^_LEVELS steps.
   _LEVELS = 30
 
   def __init__(self, momentum: float, combined: np.ndarray | None = None):
-    """`combined` [outputs, parts] maps components to outputs; None: the components."""
+    """`combined` [outputs, parts] maps the components of x to outputs.
+
+    If it is None, the outputs are the components.
+    """
     parts = 2 if momentum else 1
     rates = np.array([1.0, momentum])[:parts]
 
@@ -140,7 +150,7 @@ class _Process:
       return np.diag(rates**h)
 
     def covariance(h):
-      # The sum over l < h of (a b)^l, for each pair of rates a, b.
+      # Return the sum over l < h of (a b)^l, for each pair of rates a, b.
       products = np.outer(rates, rates)
       one = products == 1.0
       safe = np.where(one, 0.0, products)
@@ -164,12 +174,12 @@ class _Process:
     self._combined = np.eye(parts) if combined is None else combined
 
   def at(self, time: tf.Tensor, seed: tf.Tensor, ids: tf.Tensor, row_dim: int):
-    """Returns x float32 [outputs, ..., row_dim] at `time`, an int32 scalar."""
+    """Returns the outputs float32 [outputs, ..., row_dim] at `time`, an int32 scalar."""
     times, factors = self._draws(time)
     factors = tf.tensordot(tf.constant(self._combined), factors, 1)
     factors = tf.cast(factors, tf.float32)
     normals = randomness.row_normals(seed, times, ids, row_dim)
-    # For each part, [outputs, draws] times its normals [draws, ..., row_dim].
+    # For each component, multiply [outputs, draws] by its normals [draws, ..., row_dim].
     return tf.add_n(
       [tf.tensordot(factors[:, :, part], normals[part], 1) for part in range(self._parts)]
     )
@@ -177,12 +187,13 @@ class _Process:
   def _draws(self, time: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns (times int32 [draws], factors float64 [parts, draws, parts]).
 
-    x(time) is the sum of the normals drawn at these times, multiplied by the factors.
+    Each of these times has its own normals. x(time) is the sum of these normals, multiplied by the
+    factors.
     """
     most, parts = 2 * self._LEVELS, self._parts
 
     def of(times, at, x, matrix):
-      # Adds the matrix times the normals of one more time to x.
+      # Add one more time, whose normals enter x with the factor `matrix`.
       place = tf.size(times)
       place = tf.one_hot(place, most, dtype=tf.float64)[None, :, None]
       return tf.concat([times, [at]], 0), x + matrix[:, None, :] * place
@@ -194,7 +205,7 @@ class _Process:
       level = tf.maximum(level, 0)
       return of(times, at, moved(self._forward[level], x), self._drawn[level])
 
-    # Go to the largest power of 2 up to `time`. Level -1 leads from time 0 to 1.
+    # Go to the largest power of 2 that is at most `time`. Level -1 leads from time 0 to 1.
     def double(level, power, times, x):
       return level + 1, 2 * power, *onwards(times, level, x, power)
 
@@ -205,7 +216,7 @@ class _Process:
       [tf.constant(-1), tf.constant(1), tf.zeros([0], tf.int32), tf.zeros(whole, tf.float64)],
       shape_invariants=[tf.TensorShape([]), tf.TensorShape([]), some, whole],
     )
-    # Now x is at power / 2 = 2^level. If this is `time`, nothing is left to do.
+    # Now x is the value at time power / 2 = 2^level. If this time is `time`, x is the result.
     low = power // 2
     exact = tf.logical_or(tf.equal(low, time), time < 1)
     further, end = onwards(times, level, x, power)

@@ -1,16 +1,16 @@
 """Distributed differential privacy: clients add the noise, and a secure sum hides updates.
 
-Each client scales its clipped update to integers, rounds them at random, and adds the
-difference of two Poisson variables as noise. The server sees only the sum of all clients
-modulo 2^b, whose noise has the standard deviation z C: Agarwal, Kairouz, Liu: "The Skellam
-Mechanism for Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995.
-Clients do not have to trust the server with single updates or with drawing the noise.
+Each client scales its clipped update, rounds it at random to integers, and adds the difference of
+two Poisson variables as noise. The server sees only the sum of all clients modulo 2^b. The noise of
+this sum has the standard deviation z C. Clients do not have to trust the server to hide single
+updates or to draw the noise. The method is by Agarwal, Kairouz, Liu: "The Skellam Mechanism for
+Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995.
 
-`tff.learning.ddp_secure_aggregator` does the same with one rotated vector. TFF's aggregator
-seeds the noise by the clock, so runs cannot be repeated. Here the noise depends on the run's
-seed, the round and the client. There is no rotation here. Instead, the scale leaves room for
-the sum of m updates, which costs at most log2(m) bits. A sum wraps around only if its noise
-exceeds eight standard deviations.
+`tff.learning.ddp_secure_aggregator` uses the same method, with two differences. TFF seeds the noise
+by the clock, so runs cannot be repeated. Here the noise depends on the run's seed, the round and
+the client. TFF also rotates the update as one vector. Here the update is not rotated. Instead, the
+scale leaves room for the sum of m updates, which costs at most log2(m) bits. A sum wraps around
+only if its noise exceeds eight standard deviations.
 
 All clients must receive and send whole tables, because sums by row id would reveal the ids.
 """
@@ -27,7 +27,8 @@ from tff_xc.round import folding, merge, randomness
 
 # The integers leave room for noise of this many standard deviations.
 _ROOM = 8.0
-# TensorFlow's Poisson variables are wrong for rates of 1e15; this stays far below.
+# The largest standard deviation of the noise. TensorFlow draws wrong Poisson variables at rates
+# near 1e15, and the rates here stay far below.
 _MOST_STDDEV = 4e5
 
 
@@ -36,9 +37,9 @@ class Integers:
   """The encoding of updates as integers.
 
   Attributes:
-    bits: b; sums are modulo 2^b.
+    bits: b. The server receives sums modulo 2^b.
     scale: the factor by which an update is multiplied before it is rounded.
-    stddev: standard deviation of the noise on one client's integer.
+    stddev: the standard deviation of the noise on each integer of a client.
   """
 
   bits: int
@@ -47,7 +48,7 @@ class Integers:
 
   @classmethod
   def of(cls, bits: int, noise: float, clip: float, cohort: float):
-    """Returns the encoding for noise of z times C on the sum of m clients.
+    """Returns an encoding with which the sum over m clients has noise of z times C.
 
     z is `noise`, C is `clip`, and m is `cohort`.
     """
@@ -78,7 +79,7 @@ class Integers:
     return tf.math.floormod(number, 2**self.bits)
 
   def revealed(self, total: tf.Tensor) -> tf.Tensor:
-    """Decodes a sum of integers to float32, the sum of changes with noise."""
+    """Decodes a sum of integers to float32, which gives the sum of changes with noise."""
     half = 2 ** (self.bits - 1)
     centred = tf.math.floormod(total + half, 2**self.bits) - half
     return tf.cast(tf.cast(centred, tf.float64) / self.scale, tf.float32)
@@ -90,7 +91,7 @@ class Integers:
     return tff.federated_map(reveal, total)
 
   def distance(self, clip: float, numbers: int) -> float:
-    """Returns the largest L2 distance between two clients' integers."""
+    """Returns the largest L2 distance between two clients' integers without noise."""
     # Rounding changes each number by less than one. 1e-5 covers errors of the norm.
     return 2.0 * (clip * self.scale * (1.0 + 1e-5) + math.sqrt(numbers))
 

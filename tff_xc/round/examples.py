@@ -1,8 +1,8 @@
-"""A client's value in a round: its examples, and its state from earlier rounds.
+"""The input of one client in a round: its examples, and its state from earlier rounds.
 
-Clients keep their states, and the server does not use them. TFF's learning processes
-return only values of the server, so a round returns its clients' states side by side,
-among its metrics. In later rounds, the caller gives each client its own state back.
+A client's state belongs to the client, and the server does not use it. TFF's learning processes
+return only values at the server. Therefore a round returns the new states of its clients as one of
+its metrics. In later rounds, the caller passes each client its own state.
 """
 
 import collections
@@ -22,19 +22,20 @@ _LARGEST = np.iinfo(np.int64).max  # The largest `client_id`.
 
 
 class ClientExamples(NamedTuple):
-  """A client's value in a round.
+  """The input of one client in a round.
 
   Attributes:
     x: [n_k, ...], stored examples, which the encoder decodes, or sparse examples.
     labels: int32 [n_k], labels in [0, n); or `sparse.LabelSets` of n_k examples.
-    client_id: int64 scalar, stable over rounds; seeds the client's randomness.
-    all_labels: int32 [m_k], the labels of all of the client's examples. They decide
-      which class rows it requests. `x` and `labels` are the examples that it uses in this
-      round; if it uses all examples, `all_labels` equals `labels` (or its ids).
-    weights: float32 [n_k], weights of the examples in the loss, which a part of the
-      round may add (`parts.Part.examples`); (): equal weights.
-    state: `KeptState`, the client's state from its last round (see `nothing_kept`), or ()
-      for an algorithm without client state.
+    client_id: int64 scalar. It is the same in all rounds, and it seeds the client's random numbers.
+    all_labels: int32 [m_k], the labels of all of the client's examples. They determine which class
+      rows the client requests. `x` and `labels` have only the examples that the client uses in this
+      round. If it uses all its examples, `all_labels` equals `labels` (or the ids of the label
+      sets).
+    weights: float32 [n_k], the weights of the examples in the loss. A part of the algorithm may add
+      them (`parts.Part.examples`). (): equal weights.
+    state: `KeptState`, the client's state from its last round (see `nothing_kept`), or () for an
+      algorithm without client state.
   """
 
   x: tf.Tensor | sparse.SparseFeatures
@@ -48,12 +49,12 @@ class ClientExamples(NamedTuple):
   def from_tff(
     cls, source: from_tff_lib.Source, ids: Iterable | None = None, *, x: str = 'x', y: str = 'y'
   ) -> list['ClientExamples']:
-    """Returns a cohort for a learning process's `next`.
+    """Returns a list of clients for the `next` of a learning process.
 
-    If `source` is `tff.simulation` data, the clients are those with these ids, and a
-    `client_id` is the client's place in `source.client_ids`. If it is a list of data sets,
-    `ids` are the clients' whole numbers, by default their places. See
-    `tff_xc.data.from_tff.as_client_data` for elements, `x`, `y` and errors.
+    `source` may be `tff.simulation` data. Then `ids` selects clients, and a `client_id` is the
+    client's place in `source.client_ids`. If `source` is a list of data sets, `ids` are the
+    clients' whole numbers, by default their places in the list.
+    `tff_xc.data.from_tff.as_client_data` explains elements, `x`, `y` and errors.
     """
     data = from_tff_lib.as_client_data(source, ids, x=x, y=y)
     names = data.client_ids
@@ -88,7 +89,7 @@ class KeptState(NamedTuple):
 
   # bool scalar; False for a client that has not participated yet.
   known: tf.Tensor
-  value: Any  # Tensors as `parts.Part.spec`; zeros if not known.
+  value: Any  # Tensors as `parts.Part.spec` describes; zeros if `known` is False.
 
 
 def nothing_kept(spec: Any) -> KeptState:
@@ -101,7 +102,10 @@ def nothing_kept(spec: Any) -> KeptState:
 
 
 def client_type(model: classifier.EmbeddingClassifier, state_spec: Any = None) -> tff.Type:
-  """Returns the type of a client's value; `state_spec` specifies its state, or is None."""
+  """Returns the TFF type of `ClientExamples`.
+
+  `state_spec` has the `tf.TensorSpec`s of the client state, or is None.
+  """
   integers = tff.TensorType(np.int32, [None])
   of_specs = tff.types.tensorflow_to_type
   return tff.to_type(
@@ -116,7 +120,7 @@ def client_type(model: classifier.EmbeddingClassifier, state_spec: Any = None) -
   )
 
 
-# The metric that holds the states.
+# The name of the metric with the clients' states.
 NAME = 'client_states'
 # The largest number of states in each stack of an accumulator, see `folding`.
 _MOST = (4, 16, 64)
@@ -126,7 +130,7 @@ class KeptStates(NamedTuple):
   """The states of a round's clients."""
 
   ids: tf.Tensor  # int64 [K], the clients' ids.
-  value: Any  # Tensors as `parts.Part.spec`, with K as the first dimension.
+  value: Any  # Tensors as `parts.Part.spec` describes, with K as the first dimension.
 
 
 def build_collect(spec: Any) -> Callable:

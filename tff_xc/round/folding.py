@@ -1,8 +1,8 @@
-"""Aggregates the rows of a cohort's clients in one accumulator.
+"""Adds up or collects the rows that the clients of a cohort send.
 
-Rows of the same id are added, or all rows are kept side by side. The accumulator has a few
-stacks of growing size, so each row is copied only a few times. If rows are added, it has
-only a few more rows than the cohort has distinct ids.
+Rows with the same id are added, or all rows are kept side by side. An accumulator has a few stacks
+of growing size, so each row is copied only a few times. If rows are added, the accumulator has only
+a few more rows than there are distinct ids.
 """
 
 import functools
@@ -13,24 +13,24 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# The largest number of rows in each stack of an accumulator. The last stack is unbounded.
+# The largest number of rows in each stack of an accumulator, except the last stack, which has no
+# bound.
 _STACK_ROWS = (2**12, 2**14, 2**16)
 
 
 class RowSums(NamedTuple):
   """Weighted sums of rows over a cohort."""
 
-  ids: tf.Tensor  # int32 [U], distinct numbers of rows, ascending.
-  # float32 [U, row_dim], sum of weight times row over the clients that sent the
-  # row.
+  ids: tf.Tensor  # int32 [U], distinct row ids, ascending.
+  # float32 [U, row_dim], the sum of weight times row over the clients that sent the row.
   rows: tf.Tensor
-  weights: tf.Tensor  # float32 [U], sum of the weights of these clients.
+  weights: tf.Tensor  # float32 [U], the sum of the weights of these clients.
 
 
 class StackedRows(NamedTuple):
   """All clients' rows, side by side."""
 
-  # int32 [R], the rows' numbers; a number repeats for each client.
+  # int32 [R], row ids. If several clients sent a row, its id repeats.
   ids: tf.Tensor
   rows: tf.Tensor  # float32 [R, row_dim], as the clients sent them.
   weights: tf.Tensor  # float32 [R], the weight of the client that sent the row.
@@ -45,10 +45,10 @@ class RowUpdate(NamedTuple):
 
 
 def row_update(held, rows: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
-  """Returns a client's update of the rows `held`, padding removed.
+  """Returns a client's update without padding. A client with weight zero sends no rows.
 
-  A client of weight zero sends no rows. `rows` are those of the N slots, or of the
-  first ones, if all others are padding.
+  `held` has N slots for rows. `rows` are the rows of all slots, or of the first slots if all other
+  slots are padding.
   """
   slots = tf.shape(rows)[0]
   sent = tf.logical_and(held.mask[:slots], weight > 0)
@@ -57,12 +57,12 @@ def row_update(held, rows: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
 
 
 def add_by_id(*sums: RowSums) -> RowSums:
-  """Adds entries of the same id in argument order; the result's ids ascend."""
+  """Adds entries with the same id, in argument order. The ids of the result ascend."""
   ids, place = tf.unique(tf.concat([s.ids for s in sums], axis=0))
   order = tf.argsort(ids)
   place = tf.gather(tf.math.invert_permutation(order), place)
 
-  # `tf.zeros` could become a constant, and these change in place.
+  # `tf.zeros` could become a constant, but `_with` changes these tensors in place.
   def zeros(like):
     return tf.raw_ops.Empty(shape=[tf.size(ids), *like.shape[1:]], dtype=like.dtype, init=True)
 
@@ -77,11 +77,11 @@ def add_by_id(*sums: RowSums) -> RowSums:
 def grown(sums: RowSums, more: RowSums) -> RowSums:
   """Adds `more` to `sums`, whose ids are distinct, and appends new ids.
 
-  It does the additions of `add_by_id` in the same order, in less time.
+  It adds in the same order as `add_by_id`, in less time.
   """
   held = tf.size(sums.ids)
   ids, place = tf.unique(tf.concat([sums.ids, more.ids], axis=0))
-  # At least one row, because `tf.pad` by zero rows returns its argument.
+  # Add at least one row. `tf.pad` by zero rows would return its argument, not a copy.
   new = tf.maximum(tf.size(ids) - held, 1)
   # Without this stateful op, two calls with the same sums and ids would share one tensor.
   new += tf.raw_ops.Empty(shape=[], dtype=tf.int32, init=True)
@@ -95,9 +95,9 @@ def grown(sums: RowSums, more: RowSums) -> RowSums:
 
 
 def _with(more: RowSums, place: tf.Tensor, total: RowSums) -> RowSums:
-  """Returns `total` with the entries `more` added at `place`, int32 [k], one by one.
+  """Returns `total` with the k entries `more` added one by one at the indices `place` int32 [k].
 
-  The rows and weights of `total` change in place, so nothing else may use them.
+  The rows and weights of `total` change in place, so no other code may use them.
   """
   pairs = ((total.rows, more.rows), (total.weights, more.weights))
 
@@ -105,7 +105,8 @@ def _with(more: RowSums, place: tf.Tensor, total: RowSums) -> RowSums:
     return [tf.raw_ops.InplaceAdd(x=x, i=place, v=v) for x, v in pairs]
 
   def repeated():
-    # On a GPU, `InplaceAdd` would lose additions. These take four times as long.
+    # On a GPU, `InplaceAdd` would lose additions to a repeated place. `tensor_scatter_nd_add` takes
+    # four times as long.
     at = place[:, None]
     return [tf.tensor_scatter_nd_add(x, at, v) for x, v in pairs]
 
@@ -121,8 +122,9 @@ def side_by_side(*stacks):
 def pushed(stacks: list, new, grow: Callable, most: Sequence[int]) -> list:
   """Returns the stacks of an accumulator after adding the entries `new`.
 
-  A stack with more than its bound in `most` is merged into the next one by `grow`. The last
-  stack, which has no bound, has the oldest entries. The number of `ids` counts the entries.
+  `most` has the largest number of entries of each stack, except the last one. A stack with more
+  entries is merged into the next stack by `grow`. The last stack has the oldest entries. The tensor
+  `ids` of a stack counts its entries.
   """
 
   def folded(stacks: list, level: int) -> list:
@@ -142,7 +144,7 @@ def pushed(stacks: list, new, grow: Callable, most: Sequence[int]) -> list:
 
 
 def all_rows(rows: tf.Tensor, total_weight: tf.Tensor) -> RowSums:
-  """Returns `RowSums` for summed `rows` of a cohort whose clients all send all n rows."""
+  """Returns `RowSums` if every client of a cohort sends all n rows. `rows` are the sums."""
   count = rows.shape[0]
   return RowSums(tf.range(count), rows, tf.fill([count], total_weight))
 
@@ -157,13 +159,17 @@ def aggregation(
 ):
   """Returns (zero, accumulate, merge, report) for `tff.federated_aggregate` with stacks.
 
-  `entry` is a structure of `tf.TensorSpec`s with `ids`; a stack has one more axis (see
-  `pushed`). `entries_of` converts a client's value of type `value_type` to a stack; without
-  a `value_type`, the value is a stack. `join` merges all stacks into the report, and `grow`
-  (default: `join`) merges two stacks into one.
+  Args:
+    entry: a structure of `tf.TensorSpec`s for one entry, with the name `ids` for one of them. The
+      tensors of a stack have one more axis.
+    join: merges all stacks into the report.
+    most: the largest number of entries of each stack, see `pushed`.
+    value_type: the type of a client's value. None: the value is a stack.
+    entries_of: converts a client's value to a stack.
+    grow: merges two stacks into one. None: `join`.
   """
   grow = grow or join
-  # An accumulator's type has no static lengths.
+  # The type of an accumulator leaves the lengths of its stacks open.
   stack_type = tff.to_type(
     tf.nest.map_structure(lambda s: tff.TensorType(s.dtype.as_numpy_dtype, [None, *s.shape]), entry)
   )
@@ -193,7 +199,7 @@ def aggregation(
   return zero, accumulate, merge, report
 
 
-@functools.cache  # Building it takes half a second.
+@functools.cache  # Building the computation takes half a second.
 def build(row_dim: int, stacked: bool = False, num_rows: int | None = None):
   """Returns a federated computation {RowUpdate}@CLIENTS -> `RowSums`@SERVER.
 

@@ -1,11 +1,11 @@
 """Frozen weights, which keep their initial values.
 
-The clients' computations contain the frozen weights, so a round neither sends nor averages
-them. The server's state has them too, so a checkpoint is a whole model.
+Frozen encoder weights are constants in the clients' computations, so a round neither sends nor
+averages them. The server's state also has them, so a checkpoint is a complete model.
 
-Frozen tables are different: clients request their rows like rows of any other table,
-because no client has room for the whole table, but send no rows back. A frozen class table
-of which clients use all rows is treated like the other frozen weights.
+Frozen tables are different, because a client may have no room for a whole table. Clients request
+rows of a frozen table like rows of any other table, and send no rows back. There is one exception:
+if clients use all rows of a frozen class table, the table is a constant in their computations.
 """
 
 import collections
@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 from tff_xc import classifier, errors
 from tff_xc.round import algorithm as algorithm_lib, merge, tables as tables_lib
 
-# A computation is a protocol buffer, which can have at most 2 GiB.
+# The largest size of frozen weights. A computation is a protocol buffer of at most 2 GiB.
 _MOST_BYTES = 2**31 - 2**24
 
 
@@ -36,15 +36,15 @@ def trained_part(
 
 
 class Fixed:
-  """The frozen weights that are a part of the clients' computations.
+  """The frozen weights that are constants in the clients' computations.
 
   Attributes:
     values: the encoder's frozen weights by name, except tables.
-    tables: the frozen tables of which clients use all rows, by name.
+    tables: the frozen tables that clients use as a whole, by name.
   """
 
   def __init__(self, algorithm: algorithm_lib.Algorithm, seed: list[int]):
-    """Draws the weights that `algorithm.frozen` names; `seed` is that of all weights."""
+    """Draws the weights that `algorithm.frozen` names. `seed` seeds all weights of the model."""
     for table in algorithm.tables:
       if table.name != classifier.CLASS and is_held(algorithm, table):
         raise errors.InputError(
@@ -63,7 +63,8 @@ class Fixed:
       weights = classifier.ModelWeights(encoder, encoder_state, {})
       return trained_part(self._algorithm, weights)[:2]
 
-    # A separate computation, because graphs with constants are large and copied often.
+    # The constants are in a separate computation, because constants make a graph large and graphs
+    # are copied often.
     @tff.tensorflow.computation
     def own():
       return {name: tf.constant(value) for name, value in self.values.items()}
@@ -101,7 +102,7 @@ class Fixed:
   def checked(
     self, weights: classifier.ModelWeights, present: classifier.ModelWeights
   ) -> classifier.ModelWeights:
-    """Returns the weights; fails if a frozen weight differs from the `present` one."""
+    """Returns `weights`. Fails if a frozen weight differs from its value in `present`."""
     new, old = (
       {**classifier.union(w.encoder, w.encoder_state), **w.tables} for w in (weights, present)
     )
@@ -120,13 +121,13 @@ class Fixed:
 
 
 def is_held(algorithm: algorithm_lib.Algorithm, table: tables_lib.Table) -> bool:
-  """Whether a table is frozen and a part of the clients' computations."""
+  """Returns whether a table is frozen and a constant in the clients' computations."""
   sent = algorithm.has_clients and not table.request.selects
   return sent and table.name in algorithm.frozen
 
 
 def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
-  """Returns (frozen weights of the encoder except tables, held tables), by name."""
+  """Draws (frozen encoder weights except tables, tables for which `is_held` is true), by name."""
   specs = algorithm.model.weight_specs()
   of_encoder = classifier.union(specs.encoder, specs.encoder_state)
   names = [name for name in of_encoder if name in algorithm.frozen]
@@ -140,7 +141,7 @@ def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
     )
 
   @tf.function(autograph=False)
-  def draw():  # The graph computes only what is returned.
+  def draw():  # The graph computes only the returned weights.
     made = algorithm.model.init(tf.constant(seed))
     drawn = classifier.union(made.encoder, made.encoder_state)
     return [drawn[n] for n in names], [made.tables[n] for n in held]
@@ -153,11 +154,11 @@ def _drawn(algorithm, seed: list[int]) -> tuple[dict, dict]:
 
 
 def train_only(algorithm: algorithm_lib.Algorithm, part: str) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose clients train only a part of the model.
+  """Returns the algorithm with clients that train only a part of the model.
 
-  `part` is 'head', the class table; 'bottleneck', the class table and the encoder's last
-  layer (`Encoder.last_layer`); 'body', everything except the class table; or 'all'. If an
-  encoder's batch statistics are frozen, it runs in inference mode on clients, too.
+  `part` is 'head', the class table; 'bottleneck', the class table and the encoder's last layer
+  (`Encoder.last_layer`); 'body', everything except the class table; or 'all'. If batch statistics
+  are frozen, clients run the encoder in inference mode.
   """
   model = algorithm.model
   specs, encoder, names = model.weight_specs(), model.encoder, set()
@@ -190,7 +191,7 @@ def train_only(algorithm: algorithm_lib.Algorithm, part: str) -> algorithm_lib.A
 
 
 def head_only(algorithm) -> algorithm_lib.Algorithm:
-  """Returns the algorithm whose clients train only class rows, even if these are frozen."""
+  """Returns the algorithm with clients that train only class rows, even if these are frozen."""
   trained = algorithm.frozen - {classifier.CLASS}
   unfrozen = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   return train_only(unfrozen, 'head')

@@ -13,19 +13,20 @@ from tff_xc.round import optimizers, randomness
 class LocalTraining:
   """Minibatch SGD (FedSS, Algorithm 1), or Adam, over a client's examples.
 
-  Every epoch visits all examples in a new order. A partial last batch is used, and its loss
-  is the mean over its own examples.
+  Every epoch visits all examples in a new order. The last batch of an epoch may be smaller than the
+  others. Its loss is the mean over its examples.
 
   Attributes:
     steps: if positive, the number of minibatches to take, instead of epochs.
     shuffle: whether each epoch shuffles the examples.
-    replace_nonfinite: set trained numbers that are not finite to 1e-5 after
-      every step, as TurboSVM-FL's published code does; with SGD only.
-    optimizer_name: 'sgd', or 'adam' in PyTorch's form. A client starts Adam without moments
-      in every round (FedMLH).
-    weight_decay: adds weight_decay w to the gradient of every trained weight w, as in
-      PyTorch's SGD and Adam, both of the encoder and of the rows held.
-    schedule: a function from a round to the factor of its learning rate; None: constant.
+    replace_nonfinite: whether to set trained numbers that are not finite to 1e-5 after every step,
+      as TurboSVM-FL's published code does. It works with SGD only.
+    optimizer_name: 'sgd', or 'adam' as in PyTorch. A client starts Adam with zero moments in every
+      round, as in FedMLH.
+    weight_decay: for L2 regularization, weight_decay w is added to the gradient of every trained
+      weight w, as in PyTorch's SGD and Adam.
+    schedule: a function from a round number to a factor of the learning rate. None: the learning
+      rate is constant.
   """
 
   learning_rate: float = 0.01
@@ -52,7 +53,7 @@ class LocalTraining:
     return self.learning_rate * self.schedule(number)
 
   def optimizer(self, rate) -> tff.learning.optimizers.Optimizer:
-    """Returns the optimizer of the local steps, for gradients of the scaled loss."""
+    """Returns the optimizer of the local steps. Its gradients are multiplied by `loss_scale`."""
     if self.optimizer_name == 'adam':
       return optimizers.TorchAdam(rate, weight_decay=self.weight_decay)
     return optimizers.Descent(
@@ -61,11 +62,15 @@ class LocalTraining:
     )
 
   def loss_scale(self, rate) -> float | tf.Tensor:
-    """Returns the factor of the loss: SGD's rate, because scaling gradients costs a pass."""
+    """Returns the factor of the loss.
+
+    With SGD, the factor is the learning rate. Multiplying the gradients instead would cost a pass
+    over all weights.
+    """
     return rate if self.optimizer_name == 'sgd' else 1.0
 
   def steps_and_visits(self, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns (steps to take, examples visited, counting repetitions)."""
+    """Returns (number of steps, number of examples in all batches, counting repetitions)."""
     per_epoch = -(-size // self.batch_size)
     if not self.steps:
       return self.epochs * per_epoch, self.epochs * size
@@ -77,8 +82,8 @@ class LocalTraining:
   def order(self, seed: tf.Tensor, step: tf.Tensor, before: tf.Tensor) -> tf.Tensor:
     """Returns int32 [size], the order of the examples in the epoch of `step`.
 
-    `before` is the order in the previous step, initially 0, 1, ..., size - 1. An order is
-    drawn once in each epoch. Drawing it in each step would take quadratic time.
+    `before` is the order in the previous step, initially 0, 1, ..., size - 1. Only the first step
+    of an epoch draws a new order, because drawing in every step would take quadratic time.
     """
     if not self.shuffle:
       return before
@@ -94,7 +99,10 @@ class LocalTraining:
     return tf.cond(tf.equal(number, 0), drawn, lambda: before)
 
   def batch(self, order: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    """Returns int32 [B'], the examples of `step`; B' < B if an epoch's last batch is partial."""
+    """Returns int32 [B'], the indices of the examples in the batch of `step`.
+
+    B' is the batch size, or smaller for the last batch of an epoch.
+    """
     _, number = self._place(step, tf.size(order))
     start = number * self.batch_size
     return order[start : start + self.batch_size]

@@ -1,11 +1,14 @@
-"""Question 2: what does a client minimise on the rows that it holds?
+"""Question 2: which loss does a client minimise on the rows that it received?
 
-There are several losses. Softmax cross entropy has a denominator over a set T of held
-classes: all held classes (FedSS, FullSoftmax), the target and the negatives (NegOnly), or
-the client's own classes (PosOnly); see FedSS, equations (2) and (5) to (8). A squared hinge
-on the target's cosine does not push an embedding away from other classes (FedAwS, equation
-(23)). The contrastive loss does (FedAwS, equation (6)). Binary cross entropy is for sets of
-labels. Penalties are added to the mean loss.
+`HeldSoftmax` is softmax cross entropy. Its denominator has all received classes (FedSS,
+FullSoftmax), the target and the negatives (NegOnly), or the client's own classes (PosOnly). See
+FedSS, equations (2) and (5) to (8).
+
+`PositiveHinge` is a squared hinge on the target's cosine. It does not push an embedding away from
+other rows (FedAwS, equation (23)). `Contrastive` does (FedAwS, equation (6)).
+
+`BinaryCrossEntropy` is for examples with sets of labels. Penalties, such as `Proximal`, are added
+to the mean loss.
 """
 
 import dataclasses
@@ -19,23 +22,23 @@ from tff_xc.data import sparse
 from tff_xc.encoders import layers
 from tff_xc.round import request
 
-# A logit with this number added has probability zero and no gradient in a float32 softmax.
+# If this number is added to a logit, a float32 softmax gives it probability zero and no gradient.
 _EXCLUDED = -1e9
 
 
 class LocalStep(NamedTuple):
-  """One step of local training, as losses and penalties see it."""
+  """The inputs of losses and penalties in one step of local training."""
 
-  logits: tf.Tensor  # float32 [B, N], the batch's logits for the class rows held.
-  # int32 [B], slots of the labels; or `LabelSets` of slots, if examples have sets of labels
-  # or a label has several rows.
+  logits: tf.Tensor  # float32 [B, N], the batch's logits for N received rows.
+  # int32 [B], for each label the slot (index) of its row among the N received rows. If examples
+  # have sets of labels or a label has several rows, it is `LabelSets` of slots.
   targets: tf.Tensor | sparse.LabelSets
-  held: request.SelectedRows  # The class rows.
+  held: request.SelectedRows  # The N received class rows.
   embeddings: tf.Tensor  # float32 [B, ...].
   x: Any = ()  # The batch's examples.
   seed: Any = ()  # int32 [2], the encoder's seed.
-  # The current weights, and the weights from which the client started. Tables have only
-  # the rows held.
+  # The current weights, and the weights from which the client started. Their tables have only the
+  # received rows.
   weights: classifier.ModelWeights | tuple = ()
   initial_weights: classifier.ModelWeights | tuple = ()
   state: Any = ()  # The client's `KeptState`.
@@ -43,10 +46,10 @@ class LocalStep(NamedTuple):
 
 
 class Loss(Protocol):
-  """Scores the examples of one step of local training.
+  """Computes the loss of each example in one step of local training.
 
-  A loss whose gradient does not change class rows has `trains_rows = False`. A loss that
-  adds a term to another loss has the other one as its attribute `loss`.
+  A loss that does not train class rows has the attribute `trains_rows = False`. If a loss adds a
+  term to another loss, its attribute `loss` is the other loss.
   """
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
@@ -54,7 +57,7 @@ class Loss(Protocol):
 
 
 def trains_rows(loss: Loss) -> bool:
-  """Whether a loss, or the loss to which it adds a term, trains class rows."""
+  """Returns whether a loss, or the loss to which it adds a term, trains class rows."""
   inner = getattr(loss, 'loss', loss)
   return getattr(inner, 'trains_rows', True)
 
@@ -69,12 +72,14 @@ class Penalty(Protocol):
 def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
   """Returns FedSS's correction, float32 [N], which is added to the logits.
 
-  A negative j is held with probability m / (n - |P_k|); its corrected logit is
-  o'_j = o_j - log(m q_j) = o_j + log((n - |P_k|) / m), which makes the sampled
-  partition function unbiased. Positives are always held and need no
-  correction. (A constant on every term would cancel in the softmax.)
+  A client k receives a negative class j with probability m / (n - |P_k|). With q_j = 1 / (n -
+  |P_k|), the corrected logit is o'_j = o_j - log(m q_j) = o_j + log((n - |P_k|) / m). The
+  correction makes the sampled partition function unbiased. A client always receives its own classes
+  (positives), so they need no correction. (A constant that is added to all logits would cancel in
+  the softmax.)
   """
-  # Rows that only features name have the count -1. They are always held, like positives.
+  # If only features name a row, its count is -1. A client always receives this row, like a
+  # positive.
   positive = tf.not_equal(held.counts, 0)
   negative = tf.logical_and(held.mask, tf.logical_not(positive))
   num_positives = tf.reduce_sum(tf.cast(positive, tf.float32))
@@ -87,8 +92,8 @@ def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
 def softmax_cross_entropy(logits: tf.Tensor, targets: tf.Tensor):
   """Returns float32 [B], -log softmax(logits [B, N])[targets int32 [B]].
 
-  It equals TensorFlow's op of this name for sparse labels, which computes each exponential
-  twice and takes two to three times as long on a CPU.
+  TensorFlow's `sparse_softmax_cross_entropy_with_logits` returns the same. It computes each
+  exponential twice and takes two to three times as long on a CPU.
   """
   largest = tf.reduce_max(logits, axis=1, keepdims=True)
   exponentials = tf.exp(logits - largest)
@@ -104,7 +109,7 @@ def softmax_cross_entropy(logits: tf.Tensor, targets: tf.Tensor):
 
 
 def one_each(step: LocalStep) -> tf.Tensor:
-  """Returns the targets int32 [B]; ValueError for sets of labels."""
+  """Returns the targets int32 [B]. Raises ValueError if examples have sets of labels."""
   if isinstance(step.targets, sparse.LabelSets):
     raise ValueError('this loss takes one label for each example, not a set')
   return step.targets
@@ -112,17 +117,17 @@ def one_each(step: LocalStep) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class HeldSoftmax:
-  """Softmax over all held rows, or over some of them.
+  """Softmax cross entropy over all received class rows, or over some of them.
 
-  Logits must be finite and far below 1e9 in magnitude, because 1e9 is subtracted from the
-  logits of rows outside the denominator.
+  Logits must be finite and far below 1e9 in magnitude, because 1e9 is subtracted from the logits of
+  rows outside the denominator.
 
   Attributes:
     num_rows: n.
-    correction: 'negatives' or 'none'.
-    denominator: 'held' (FedSS eq. 5/6; FullSoftmax eq. 2 where all n rows are
-      held), 'negatives' ({t} and N_k, NegOnly eq. 7) or 'positives' (P_k,
-      PosOnly eq. 8).
+    correction: 'negatives' adds `negative_correction` to the logits; 'none' does not.
+    denominator: 'held', all received rows (FedSS eq. 5/6; FullSoftmax eq. 2 if the client received
+      all n rows); 'negatives', {t} and N_k, which are the target and the negatives (NegOnly eq. 7);
+      or 'positives', P_k, the client's own classes (PosOnly eq. 8).
     calibration: a function (logits [B, N], held) -> logits, or None; see
       `tff_xc.options.calibration`.
   """
@@ -139,7 +144,7 @@ class HeldSoftmax:
       raise ValueError(f'unknown denominator {self.denominator!r}')
 
   def __call__(self, step: LocalStep) -> tf.Tensor:
-    # Add up the shifts first, because there are many more logits than rows.
+    # Add up the shifts of the rows first, because there are many more logits than rows.
     shift = tf.where(self._terms(step), 0.0, _EXCLUDED)
     if self.correction == 'negatives':
       shift += negative_correction(step.held, self.num_rows)
@@ -166,7 +171,7 @@ class HeldSoftmax:
 class PositiveHinge:
   """max(0, margin - cos(g(x), w_y))^2, FedAwS's loss (eq. 23; margin 0.9).
 
-  An example whose cosine has reached the margin has no gradient.
+  If the cosine of an example has reached the margin, the example has no gradient.
   """
 
   margin: float = 0.9
@@ -182,15 +187,15 @@ DISTANCES = ('cosine', 'euclidean')
 
 @dataclasses.dataclass(frozen=True)
 class Contrastive:
-  """FedAwS's contrastive loss: alpha pulls to the own row, beta pushes from other rows.
+  """FedAwS's contrastive loss. It pulls an embedding to its class row and away from others.
 
-  With s_c the cosine between the embedding g(x) and the class row w_c,
+  s_c is the cosine between the embedding g(x) and the class row w_c. The loss is
 
     eq. (6)         alpha d(g(x), w_y)^2 + beta sum_{c != y} max(0, nu - d(g(x), w_c))^2
     eq. (11), (12)  (1 - s_y)^2 + sum_{c != y} max(0, nu - 1 + s_c)^2
 
-  where (11) and (12) are (6) with d = 1 - s and alpha = beta = 1. The sum is over the
-  rows held. See Yu et al., ICML 2020, arXiv:2004.10342.
+  Equations (11) and (12) are equation (6) with d = 1 - s and alpha = beta = 1. The sum is over the
+  received rows. See Yu et al., ICML 2020, arXiv:2004.10342.
 
   Attributes:
     pull_weight: alpha.
@@ -221,11 +226,11 @@ class Contrastive:
 
 @dataclasses.dataclass(frozen=True)
 class BinaryCrossEntropy:
-  """Binary cross entropy of whether an example has the label of each held row.
+  """Binary cross entropy of whether an example has the label of each received row.
 
-  An example's loss is the mean over the rows held, times the number R of `tables`, which is
-  the sum of the tables' means (FedMLH, Algorithm 2). If several labels of an example share
-  a row, the row is one target (line 6).
+  The loss of an example is R times the mean over the received rows, where R is the number of hash
+  tables, `tables`. It equals the sum of the means of the R tables (FedMLH, Algorithm 2). If several
+  labels of an example share a row, the row is one target (line 6).
   """
 
   tables: int = 1
@@ -234,7 +239,7 @@ class BinaryCrossEntropy:
     mask = tf.cast(step.held.mask, tf.float32)
     count = tf.maximum(tf.reduce_sum(mask), 1.0)
     of_negatives = tf.reduce_sum(tf.nn.softplus(step.logits) * mask, axis=1)
-    # A target's term is log(1 + e^z) - z.
+    # With the logit z, the term of a target is log(1 + e^z) - z.
     of_targets = _sum_of_targets(step.logits, step.targets)
     return self.tables * (of_negatives - of_targets) / count
 
@@ -244,7 +249,7 @@ def _sum_of_targets(logits, targets):
   size, slots = tf.shape(logits)[0], tf.shape(logits)[1]
   if isinstance(targets, sparse.LabelSets):
     example = tf.ragged.row_splits_to_segment_ids(targets.row_splits, out_type=tf.int32)
-    # Labels of one example may share a row, which counts once.
+    # Labels of one example may share a row. The row then counts once.
     places = tf.unique(example * slots + targets.ids).y
   else:
     places = tf.range(size) * slots + targets

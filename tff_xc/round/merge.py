@@ -1,9 +1,8 @@
-"""Question 3: how are the clients' rows merged, and the encoder's deltas averaged?
+"""Question 3: how does the server merge the clients' rows and average encoder changes?
 
-Clients send (ids, rows), and the server adds rows of the same id (`folding`).
-Merging thus never needs all n rows, neither on a client nor in an accumulator.
-If every row is requested, clients send no ids, and the server sums the rows in
-place. A merge may also keep all clients' rows side by side.
+Clients send (ids, rows), and the server adds rows with the same id (`folding`). Thus neither a
+client nor an accumulator needs all n rows. If clients have all rows, they send no ids, and the
+server adds whole tables. A merge may also keep the rows of all clients side by side.
 """
 
 import collections
@@ -24,7 +23,8 @@ class Merge(Protocol):
 
   Attributes:
     sends_rows: whether clients send rows at all.
-    sends_deltas: whether clients send changes of rows; also True if they send nothing.
+    sends_deltas: whether clients send changes of rows instead of new rows. It is also True if
+      clients send nothing.
     takes_optimizer: whether the server's optimizer updates the rows.
   """
 
@@ -33,13 +33,13 @@ class Merge(Protocol):
   takes_optimizer: bool
 
   def sent(self, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-    """Returns the rows to send, float32 [N, row_dim], given those before and after training."""
+    """Returns the rows to send, given the rows before and after local training."""
 
   def build(self, num_rows: int, row_dim: int, selects: bool) -> Callable:
     """Returns a function from values at clients to the merged rows@SERVER.
 
-    The function takes (held: `SelectedRows`, rows: as returned by `sent`, update:
-    `ClientUpdate`). `selects`: whether clients hold selected rows, or all rows.
+    The function takes (held: `SelectedRows`, rows: the result of `sent`, update: `ClientUpdate`).
+    `selects` is True if clients select rows, and False if they have all rows.
     """
 
   def next(
@@ -53,24 +53,24 @@ class Merge(Protocol):
   ) -> tuple[Any, tf.Tensor, Any]:
     """Returns (optimizer state, table [n, row_dim], the second result of `after`).
 
-    `total_weight` is the sum of the cohort's weights; if it is 0, nothing changes.
-    `after` changes the new rows, see `optimizers.TableOptimizer.next`.
+    `total_weight` is the sum of the cohort's weights. If it is 0, nothing changes. `after` changes
+    the new rows, see `optimizers.TableOptimizer.next`.
     """
 
 
 @dataclasses.dataclass(frozen=True)
 class SumRows:
-  """Averages row deltas over the weight of the whole cohort.
+  """Averages the clients' changes of rows over the weight of the whole cohort.
 
-  A client that does not hold a row counts as a zero delta (FedSS, Algorithm 1,
-  line 12, with n_tot over all K clients).
+  If a client did not receive a row, its change of this row counts as zero (FedSS, Algorithm 1, line
+  12, with n_tot over all K clients).
 
   Attributes:
-    row_renormalise: divide by the weight of only the clients that hold the row; not in
-      the paper.
-    takes_optimizer: whether the table's optimizer applies the mean delta.
-    secure_bound: if not None, whole tables are summed securely, after numbers are clipped
-      to this absolute value (see `tff_xc.options.secure_sums`).
+    row_renormalise: whether to divide a row only by the weight of the clients that received this
+      row. This option is not in the paper.
+    takes_optimizer: whether the table's optimizer applies the mean change.
+    secure_bound: if not None, secure sums add whole tables after numbers are clipped to this
+      absolute value (see `tff_xc.options.secure_sums`).
   """
 
   row_renormalise: bool = False
@@ -101,7 +101,7 @@ class SumRows:
       sum_of = _secure_sum(self.secure_bound, num_rows, row_dim)
 
     def dense_sum(held, rows, update):
-      del held  # Every client holds every row.
+      del held  # Every client has every row.
       weight = self._weight(update)
       rows = tff.federated_map(weighted, (rows, weight))
       return tff.federated_map(as_sums, (sum_of(rows), tff.federated_sum(weight)))
@@ -131,8 +131,8 @@ def _secure_sum(bound: float, num_rows: int, row_dim: int) -> Callable:
 class ReplaceRows(SumRows):
   """Replaces a row by the mean of the rows that clients sent (FedAwS, line 13).
 
-  The weights are the clients' numbers of examples, whatever `weighting` the encoder uses.
-  A row that no client sent does not change.
+  The weights of the mean are the clients' numbers of examples. The algorithm's `weighting` does not
+  change them. A row that no client sent does not change.
   """
 
   row_renormalise: bool = True
@@ -181,9 +181,9 @@ class KeepRows:
 
 
 def side_by_side(num_rows: int, row_dim: int, selects: bool) -> Callable:
-  """Returns a function to `folding.StackedRows`@SERVER; see `Merge.build`.
+  """Returns a function from (held, rows, weight) at clients to `folding.StackedRows`@SERVER.
 
-  It takes (held, rows, weight) at clients.
+  `Merge.build` explains the arguments.
   """
   fold = folding.build(row_dim, True, None if selects else num_rows)
 
@@ -224,8 +224,8 @@ class StackRows:
 
 
 _SUMS = (tff.aggregators.SumFactory, tff.aggregators.SecureSumFactory)
-# A field in the state of `tff.aggregators.DifferentiallyPrivateFactory`. All of TFF's
-# aggregators that add noise contain one.
+# A field in the state of `tff.aggregators.DifferentiallyPrivateFactory`. All TFF aggregators that
+# add noise contain such a factory.
 _DP = 'dp_event='
 
 
@@ -235,7 +235,7 @@ def _counts(weight):
 
 
 def _leaves(found: Any, name: str) -> Iterator[tuple[str, Any]]:
-  """Yields (name, leaf) for all leaves of a structure or of its type."""
+  """Yields (name, leaf) for all leaves of a structure or of a structure's type."""
   if not isinstance(found, tff.structure.Struct):
     yield name, found
     return
@@ -244,15 +244,15 @@ def _leaves(found: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 class EncoderMean:
-  """Averages the encoder's deltas by a `tff.aggregators` factory of means.
+  """Averages the encoder changes with a `tff.aggregators` factory of means.
 
-  An unweighted factory averages over all clients, including zeros from clients without
-  examples or with a dropped update. Its result is therefore multiplied by (number of
+  An unweighted factory averages over all clients. Clients without examples, or with a dropped
+  update, count as zeros in its average. To leave them out, the result is multiplied by (number of
   clients / number of clients with positive weight).
   """
 
   def __init__(self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()):
-    """Takes the factory, the specs of trained weights, and the tables that send rows."""
+    """Takes the factory, specs of the trained weights, and names of tables that send rows."""
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     if isinstance(factory, _SUMS):
@@ -261,7 +261,7 @@ class EncoderMean:
         ' needs a mean: give a factory of means, such as UnweightedMeanFactory'
       )
     value_type = tff.types.tensorflow_to_type(classifier.union(specs.encoder, specs.encoder_state))
-    if not len(value_type):  # All is frozen. Some factories refuse empty values.
+    if not len(value_type):  # All weights are frozen. Some factories refuse empty values.
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     self._weighted = isinstance(factory, tff.aggregators.WeightedAggregationFactory)
     extra = [tff.TensorType(np.float32)] if self._weighted else []

@@ -1,7 +1,8 @@
-"""Finds nearest rows, in blocks among many rows, or in strips among a few thousand.
+"""Finds the nearest rows of each row.
 
-With blocks, the full matrix of similarities is never in memory. With strips, its U^2 floats
-are.
+`nearest` works in blocks. It is for many rows, because the full matrix of similarities is never in
+memory. `neighbours` works on strips of this matrix. It is for a few thousand rows, because all U^2
+similarities are in memory.
 """
 
 import itertools
@@ -9,8 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# A block has at most _ROWS rows. It has fewer, down to _LEAST_ROWS, if its rows would have
-# more than _SIMILARITIES similarities to all other rows.
+# A block has at most _ROWS rows. If the similarities of its rows to all rows would be more than
+# _SIMILARITIES numbers, it has fewer rows, but at least _LEAST_ROWS.
 _ROWS, _LEAST_ROWS = 512, 16
 _SIMILARITIES = 2**25
 # The largest number of blocks computed in parallel, if there are enough threads.
@@ -20,9 +21,9 @@ _PARALLEL = 8
 def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   """Applies a function to blocks of the numbers in [0, count) and concatenates the results.
 
-  The function maps int32 [b] to [b, width]; `width` is a structure of specs [width]. Each
-  number needs memory for `others` similarities, which bounds the block size. It is one flat
-  loop outside any condition, because Grappler aborts on nested loops.
+  The function maps int32 [b] to [b, width]. `width` is a structure of specs [width]. The function
+  computes `others` similarities for each number, which bounds the block size. All blocks run in one
+  flat loop, because Grappler aborts on nested loops.
   """
   at_once = tf.clip_by_value(_SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS)
   # The last number pads the last block. One block runs even if count is 0.
@@ -33,7 +34,7 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
     return function(tf.minimum(tf.range(first, first + at_once), last))
 
   blocks = tf.map_fn(
-    # AutoGraph would write a temporary file, which a kill would leave behind.
+    # AutoGraph would write a temporary file, which stays if the process is killed.
     tf.autograph.experimental.do_not_convert(block),
     tf.range(0, last + 1, at_once),
     parallel_iterations=_PARALLEL,
@@ -51,20 +52,21 @@ def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
 def nearest(
   queries: tf.Tensor, query_ids: tf.Tensor, rows: tf.Tensor, k
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Finds each query's k most similar rows, except itself.
+  """Finds the k most similar rows of each query, except the query itself.
 
-  `queries` are float32 [q, d]. `query_ids` int32 [q] are their places in `rows` float32
-  [n, d], or -1. n > k is required unless q = 0. Returns (similarities float32 [q, k],
-  places int32 [q, k]), the most similar first, ties by place.
+  `queries` are float32 [q, d]. `rows` are float32 [n, d]. `query_ids` int32 [q] are the indices of
+  the queries in `rows`, or -1 for queries that are not in `rows`. n must be larger than k, except
+  if q = 0. Returns (similarities float32 [q, k], indices int32 [q, k]). The most similar row comes
+  first, and equally similar rows are in the order of their indices.
   """
   size, count = tf.shape(rows)[0], tf.shape(queries)[0]
-  # One more query, because one block runs even without queries.
+  # Add a query, because one block runs even if there are no queries.
   queries = tf.pad(queries, [[0, 1], [0, 0]])
   query_ids = tf.pad(query_ids, [[0, 1]])
 
   def of_block(at):
     similarities = tf.matmul(tf.gather(queries, at), rows, transpose_b=True)
-    # One more than k, because the query itself is usually among them.
+    # Find k + 1 rows, because the query itself is usually one of them.
     best, places = _top(similarities, tf.minimum(k + 1, size))
     itself = tf.equal(places, tf.gather(query_ids, at)[:, None])
     values = tf.where(itself, -float('inf'), best)
@@ -75,18 +77,17 @@ def nearest(
   return in_blocks(of_block, count, size, specs)
 
 
-# The smallest and largest number of values in a part of a row, and the smallest number of
-# parts for each value wanted.
+# `_top` divides a row into segments. These are the smallest and the largest number of values in a
+# segment, and the smallest number of segments divided by k.
 _LEAST, _PART, _PARTS = 8, 32, 8
 
 
 def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
   """Does the same as `tf.math.top_k` for rows [b, n], faster if n is many times k.
 
-  A row is divided into parts. Its k largest values are in the k parts with the largest
-  maxima, because these maxima come before any value of another part, also in ties. For
-  n = 100,000 and k = 11 it takes 0.3 of the time of `top_k`. With parts of 8 values it
-  takes as long as `top_k`.
+  The function divides a row into segments. The k largest values are in the k segments with the
+  largest maxima, also if values are equal. For n = 100,000 and k = 11 it takes 0.3 times as long as
+  `top_k`. With segments of 8 values it takes as long as `top_k`.
   """
   count, size = tf.unstack(tf.shape(values))
   width = tf.minimum(size // (_PARTS * tf.maximum(k, 1)), _PART)
@@ -105,17 +106,20 @@ def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
   return tf.cond(width < _LEAST, lambda: tuple(tf.math.top_k(values, k)), of_parts)
 
 
-# The similarities are computed in strips of rows. A strip starts at the column of its first
-# row, so about half of all products are left out.
+# Number of strips of rows in which similarities are computed. Products of a strip start at the
+# column of its first row. The columns before it are copies of earlier strips, which saves about
+# half of all products.
 _STRIPS = 16
-# Similarity of a row to itself, below any cosine, so that it is not its own neighbour.
+# The value for the similarity of a row to itself. It is below any cosine, so that no row is its own
+# neighbour.
 _ITSELF = -2.0
 
 
 def similarities(units: tf.Tensor) -> list[tf.Tensor]:
-  """Returns the similarities of unit rows [U, d], exactly symmetric; -2 of a row to itself.
+  """Returns the similarities of unit rows [U, d] as a list of strips [b, U], in order.
 
-  They are a list of strips [b, U], in order. A strip may be empty.
+  The similarities are exactly symmetric. The similarity of a row to itself is set to -2. A strip
+  may be empty.
   """
   size = tf.shape(units)[0]
   ends = [size * i // _STRIPS for i in range(_STRIPS + 1)]
@@ -128,7 +132,7 @@ def similarities(units: tf.Tensor) -> list[tf.Tensor]:
     left = [tf.transpose(right[j][:, start - ends[j] : end - ends[j]]) for j in range(i)]
     width = end - start
     square = right[i][:, :width]
-    # A product may round (c, y) and (y, c) differently.
+    # Rounding may make the products (c, y) and (y, c) different.
     square = (square + tf.transpose(square)) / 2
     square = tf.linalg.set_diag(square, tf.fill([width], _ITSELF))
     strips.append(tf.concat([*left, square, right[i][:, width:]], axis=1))
@@ -138,20 +142,20 @@ def similarities(units: tf.Tensor) -> list[tf.Tensor]:
 class Neighbours(NamedTuple):
   """The k nearest neighbours of each row of a strip."""
 
-  mask: tf.Tensor  # float32 [b, U], 1 for a neighbour, 0 for others.
+  mask: tf.Tensor  # float32 [b, U], 1 for a neighbour, else 0.
   # float32 [b], the similarity of the least similar neighbour.
   least: tf.Tensor
-  # bool [b]. False for a row with a tie at the k-th largest similarity, whose neighbours
-  # are ambiguous. Its mask is 0, and `least` is 2.
+  # bool [b]. False if several rows tie as the k-th nearest, so that the neighbours are ambiguous.
+  # The row's mask is then 0, and its `least` is 2.
   known: tf.Tensor
 
 
 def neighbours(strip: tf.Tensor, k: int) -> Neighbours:
   """Finds the k < U nearest neighbours of each row of a strip [b, U], without sorting."""
   guess = _guess(strip, k)
-  # NthElement is `std::nth_element`, whose first pivot is the median of the second, the
-  # middle and the last value. Inserting a slightly too low guess there halves the time and
-  # does not change the k-th largest value.
+  # NthElement is `std::nth_element`. Its first pivot is the median of the second, the middle and
+  # the last value. If a guess slightly below the result is at these places, the call takes half the
+  # time. The guess does not change the k-th largest value.
   least = _nth(tf.concat([guess, guess, strip, guess], axis=1), k)
   mask = tf.cast(strip >= least, tf.float32)
   known = tf.equal(tf.reduce_sum(mask, axis=1), float(k))
@@ -175,12 +179,15 @@ def _nth(values: tf.Tensor, n: int) -> tf.Tensor:
 
 
 def _guess(strip, k: int):
-  """Returns [b, 1], usually just below the k-th largest value of a normal distribution."""
+  """Returns [b, 1], a guess that is usually just below the k-th largest value of each row.
+
+  The guess assumes normally distributed values.
+  """
   others = tf.cast(tf.shape(strip)[1] - 1, tf.float32)
   total = tf.reduce_sum(strip, axis=1, keepdims=True) - _ITSELF
   norm = tf.math.reduce_euclidean_norm(strip, axis=1, keepdims=True)
   mean = total / others
   variance = (norm**2 - _ITSELF**2) / others - mean**2
-  deviation = tf.sqrt(tf.maximum(variance, 0.0))  # Rounding may make it < 0.
+  deviation = tf.sqrt(tf.maximum(variance, 0.0))  # Rounding may make it negative.
   part = tf.minimum((k + k**0.5) / others, 1.0)
   return mean - deviation * tf.math.ndtri(part)

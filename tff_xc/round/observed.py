@@ -13,17 +13,17 @@ class Update(NamedTuple):
   """The changes that a client sends, with the ids of its class rows."""
 
   encoder: encoder_lib.Weights  # Changes by name, after minus before.
-  ids: tf.Tensor  # int32 [N], the class rows held.
+  ids: tf.Tensor  # int32 [N], ids of the received class rows.
   mask: tf.Tensor  # bool [N], False on padding.
   rows: tf.Tensor  # float32 [N, row_dim], changes of the class rows.
-  others: dict  # Changes of the rows of other tables, float32 [N', row_dim] by table.
+  others: dict  # Changes of rows of other tables, float32 [N', row_dim] by table.
 
 
 def build_requests(algorithm: algorithm_lib.Algorithm):
-  """Returns a function (labels int32 [k], client id, round's seed) -> class ids int32.
+  """Returns a function (labels int32 [k], client id, round's seed) -> row ids int32.
 
-  The labels are those of all of the client's examples, `ClientExamples.all_labels`. The
-  result has the ids of the class rows that the client requests, in the order of the request.
+  The labels are those of all of the client's examples, `ClientExamples.all_labels`. The result has
+  the ids of the class rows that the client requests, in the order of the request.
   """
   model, table = algorithm.model, algorithm.tables[0]
 
@@ -40,8 +40,8 @@ def build_requests(algorithm: algorithm_lib.Algorithm):
 def build_update(algorithm: algorithm_lib.Algorithm):
   """Returns a function from whole `ModelWeights` to a client's `Update`.
 
-  It has the arguments of the function that `personal.build` returns. It does not know the
-  client's state, so the client acts as in its first round.
+  The function has the same arguments as the function that `personal.build` returns. It has no
+  client state, so the client trains as in its first round.
   """
   model = algorithm.model
   train = client_update.build_training(algorithm)

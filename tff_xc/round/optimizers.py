@@ -1,12 +1,12 @@
-"""Optimizers of all weights, in the papers' form, and of a table's requested rows.
+"""Optimizers of all weights, and optimizers of a table's requested rows.
 
-TFF's own Adam adds epsilon before the bias correction and has no AMSGrad. The optimizers
-here follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
+TFF's own Adam adds epsilon before the bias correction and has no AMSGrad. The optimizers here
+follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
 
-A round's clients request U of the n rows of a table. `Dense` updates all n rows. The other
+The clients of a round request U of the n rows of a table. `Dense` updates all n rows. The other
 table optimizers change only the U requested rows. They return each large tensor as one
-`tf.tensor_scatter_nd_update` of their input, never inside `tf.cond`, so that a runtime may
-apply it in place.
+`tf.tensor_scatter_nd_update` of their input, outside of `tf.cond`, so that a runtime may update the
+tensor in place.
 """
 
 import collections
@@ -18,16 +18,15 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_federated as tff
 
-# Powers of the momentum below this change no row by a float32 digit.
+# A power of the momentum below this number changes no float32 digit of a row.
 _NEGLIGIBLE = 1e-10
 
 
 class TorchAdam(tff.learning.optimizers.Optimizer):
   """Adam (Kingma and Ba, 2015, Algorithm 1) or AMSGrad, as in PyTorch.
 
-  Its state has sums in place of the moments, s <- beta s + g; a moment is (1 - beta) s. The
-  step size includes the factors 1 - beta, because every multiplication of a state is a pass
-  over all weights.
+  In place of a moment, the state has the sum s <- beta s + g. The moment is (1 - beta) s. The step
+  size includes the factors 1 - beta, because multiplying a state costs a pass over all weights.
   """
 
   def __init__(
@@ -68,7 +67,7 @@ class TorchAdam(tff.learning.optimizers.Optimizer):
     if self._amsgrad:
       scale = each(tf.maximum, state['largest'], squares)
       new_state['largest'] = scale
-    # The factors that turn a sum into a moment, corrected for its bias.
+    # The factors that turn a sum into a bias-corrected moment.
     power = tf.cast(step, tf.float32)
     first = (1.0 - self._beta_1) / (1.0 - tf.pow(self._beta_1, power))
     second = (1.0 - self._beta_2) / (1.0 - tf.pow(self._beta_2, power))
@@ -87,8 +86,8 @@ class Descent(tff.learning.optimizers.Optimizer):
   def __init__(self, replacement: float | None = None, decay: float | tf.Tensor | None = None):
     """`replacement` replaces numbers that are not finite.
 
-    `decay` is learning rate times weight decay. The decay takes one pass over the weights,
-    whereas L2 in the loss would take two.
+    `decay` is the learning rate times the weight decay. It takes one pass over the weights. An L2
+    term in the loss would take two passes.
     """
     self._replacement, self._decay = replacement, decay
 
@@ -120,7 +119,7 @@ def build_sgd(
 class Scheduled(tff.learning.optimizers.Optimizer):
   """An optimizer whose learning rate follows a schedule.
 
-  The state is that of the optimizer, plus `server_step`, int32, the number of steps taken.
+  The state is the optimizer's state plus `server_step`, int32, the number of steps taken.
   """
 
   def __init__(
@@ -129,7 +128,7 @@ class Scheduled(tff.learning.optimizers.Optimizer):
     learning_rate: float,
     schedule: Callable[[tf.Tensor], tf.Tensor],
   ):
-    """`make` returns an optimizer for a learning rate; its state must be a dictionary."""
+    """`make` takes a learning rate and returns an optimizer, whose state is a dictionary."""
     self._make, self._learning_rate = make, learning_rate
     self._schedule = schedule
 
@@ -153,11 +152,11 @@ After = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Any]]
 
 
 class TableOptimizer(Protocol):
-  """An optimizer of a table, which may update rows lazily.
+  """An optimizer of a table, which may delay updates of rows that were not requested.
 
-  The table kept between rounds may lack updates of rows that were not requested; the state
-  then determines these updates. `reads_state` says whether `read` and `read_all` use the
-  state. If not, callers may pass `()` for it.
+  Between rounds, the table may lack the delayed updates. The state then determines them.
+  `reads_state` says whether `read` and `read_all` use the state. If it is False, callers may pass
+  `()` as the state.
   """
 
   reads_state: bool
@@ -182,10 +181,10 @@ class TableOptimizer(Protocol):
   ) -> tuple[Any, tf.Tensor, Any]:
     """Returns (state, table, the second result of `after`) after a step.
 
-    `ids` int32 [U] are distinct. `gradients` [U, row_dim] are at the values that `read`
-    returns; other rows have zero gradients. If `has_update` is False, nothing changes.
-    `after` changes the new rows before they are written, so that they are written only
-    once. It gets no rows if there is no update.
+    `ids` int32 [U] are distinct. `gradients` [U, row_dim] are the gradients of these rows at the
+    values that `read` returns. Other rows have zero gradients. If `has_update` is False, nothing
+    changes. `after` changes the new rows before the optimizer writes them. If `has_update` is
+    False, `after` gets no rows.
     """
 
   def catch_up(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
@@ -240,25 +239,28 @@ def changed(after: After | None, ids: tf.Tensor, rows: tf.Tensor):
 
 
 def put(old: tf.Tensor, ids: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
-  """Returns `old` [n, ...] with rows `ids` [U] from `new` [U, ...]."""
+  """Returns `old` [n, ...] with the rows `ids` [U] replaced by `new` [U, ...]."""
   return tf.tensor_scatter_nd_update(old, ids[:, None], new)
 
 
 @dataclasses.dataclass(frozen=True)
 class RowMomentum:
-  """SGD with dense momentum, v <- beta v + g, w <- w - lr v, row by row.
+  """SGD with momentum on all rows, v <- beta v + g, w <- w - lr v.
 
-  Rows that no client requested still move by their momentum (FedSS, Algorithm 1, line 13).
-  These updates are applied when a row is read. j steps after its last update, without
-  gradients since then, its velocity is beta^j v and its value is
-  w - lr v beta (1 - beta^j) / (1 - beta).
+  A row that no client requested still moves by its momentum (FedSS, Algorithm 1, line 13). This
+  move is applied when the row is read. j steps after the row's last update, its velocity is beta^j
+  v, and its value is w - lr v beta (1 - beta^j) / (1 - beta).
 
-  With a schedule, step t has the rate lr_t, and the row moves by
-  - (sum over those j steps of lr_t beta^(t - t_0)) v, where t_0 is its last update.
+  With a schedule, step t has the learning rate lr_t. Let t_0 be the step of the row's last update.
+  The row then moves by - (sum over the j later steps of lr_t beta^(t - t_0)) v.
 
-  The state has, by name, `step` (int32, the number of steps taken), `last_step` (int32 [n],
-  the step up to which a row is up to date) and `velocity` (float32 [n, row_dim], at
-  `last_step`). Without momentum it has only `step`. Without momentum and schedule it is empty.
+  The state has these entries:
+
+    step: int32, the number of steps taken.
+    last_step: int32 [n], the step up to which each row is up to date.
+    velocity: float32 [n, row_dim], each row's velocity at its `last_step`.
+
+  Without momentum, the state has only `step`. Without momentum and schedule, it is empty.
   """
 
   learning_rate: float = 1.0
@@ -344,13 +346,13 @@ class RowMomentum:
     return moved, tf.exp(exponent) * velocity
 
   def _of_schedule(self, last_step, step):
-    """Returns float32 [...], the sum of lr_t beta^(t - t_0) after `last_step` [...]."""
+    """Returns float32 [...], the sum of lr_t beta^(t - t_0) over steps since `last_step` [...]."""
     # Compute each distinct sum once, because many rows have the same last step.
     starts, places = tf.unique(tf.reshape(last_step, [-1]))
     most = math.ceil(math.log(_NEGLIGIBLE) / math.log(self.momentum))
     later = tf.maximum(step - tf.reduce_min(starts), 0)
     j = tf.range(tf.minimum(most, later))
-    number = starts[:, None] + j  # Of the step that takes t_0 + j to t_0 + j + 1.
+    number = starts[:, None] + j  # The number of the step from t_0 + j to t_0 + j + 1.
     powers = tf.exp(math.log(self.momentum) * tf.cast(j + 1, tf.float32))
     terms = tf.where(number < step, self.schedule(number) * powers, 0.0)
     sums = self.learning_rate * tf.reduce_sum(terms, axis=1)
@@ -361,12 +363,12 @@ class RowMomentum:
 class LazyRows(_UpToDate):
   """Updates only the requested rows, with any coordinate-wise optimizer.
 
-  The result equals the optimizer on the whole table if every row is requested in every
-  step, or if the optimizer is Adagrad. It differs for Adam. On the whole table, Adam's
-  moments of a row that is not requested decay and move the row. Here, neither moments nor
-  row change until the row is requested again, and the bias correction counts all steps.
-  TensorFlow Addons' LazyAdam and PyTorch's SparseAdam do the same, except that they add
-  epsilon before the bias correction. The state is that of the optimizer on the table.
+  The result equals the optimizer on the whole table if every row is requested in every step, or if
+  the optimizer is Adagrad. With Adam, the result differs. On the whole table, Adam's moments decay
+  in every step, and a row moves even if no client requests it. Here, a row and its moments do not
+  change until the row is requested again. The bias correction counts all steps. TensorFlow Addons'
+  LazyAdam and PyTorch's SparseAdam do the same, except that they add epsilon before the bias
+  correction. The state is the optimizer's state for the whole table.
   """
 
   optimizer: tff.learning.optimizers.Optimizer

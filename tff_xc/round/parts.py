@@ -1,15 +1,15 @@
-"""Parts of a round: the steps that algorithms and options add to training and averaging.
+"""Parts of a round: steps that algorithms and options add to training and averaging.
 
 An algorithm has a list of `parts`. In a round, each part can do the following, in order:
 
-  1. `message`: send a message, made of its state on the server, to all clients;
+  1. `message`: send a message to all clients, made from the part's state on the server;
   2. `own_model`, `examples`: change a client's model and examples before it trains;
-  3. `on_client`: change a client's update, send a reply, and keep a client state. For
-     example, FedNova divides changes, SCAFFOLD replies with control variates, and attackers
-     multiply their updates;
+  3. `on_client`: change a client's update, send a reply to the server, and keep a client state. For
+    example, FedNova divides the update, SCAFFOLD replies with the change of a control variate, and
+    simulated attackers multiply their updates;
   4. `sent`: change a finite update as it leaves the client, by bounds, compression or noise;
-  5. `on_server`: compute the server's next state from the sum of the replies, and change
-     the merged updates.
+  5. `on_server`: compute the server's next state from the sum of the replies, and change the merged
+    updates.
 
 Importing this module does not import TensorFlow.
 """
@@ -27,29 +27,31 @@ if TYPE_CHECKING:
 
 
 class Local(NamedTuple):
-  """A client after local training, as a `Part` sees it."""
+  """The data of a client after local training, which the hooks of a `Part` receive."""
 
   received: Any  # The message, see `Part.message`.
   kept: Any  # The client's `examples.KeptState`, if the algorithm has client states.
-  # `ModelWeights` before and after local training. Their tables have the rows held.
-  # `before` is the client's own model after any `head_epochs`.
+  # `ModelWeights` before and after local training. Their tables have only the received rows. If
+  # there are `head_epochs`, `before` is the client's model after them.
   before: classifier.ModelWeights
   after: classifier.ModelWeights
-  # The update that the client is about to send: (changes of the encoder by name, including
-  # batch statistics; changes of the rows held by table).
+  # The update that the client is about to send: (changes of the encoder by name, including batch
+  # statistics; changes of the received rows by table).
   change: tuple[Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]
   weight: tf.Tensor  # float32 scalar, the client's weight in means; 0 without examples.
   steps: tf.Tensor  # float32 scalar, the number of minibatches taken.
-  # Returns (gradients of the encoder by name, gradients of the rows held by table) of the
-  # mean loss over the client's examples at `before`, without penalties and frozen weights.
+  # Returns the gradients of the mean loss over the client's examples at `before`: (encoder
+  # gradients by name, gradients of received rows by table). Penalties and frozen weights are left
+  # out.
   gradients: Callable[[], tuple]
   rate: float | tf.Tensor  # The client's learning rate in this round.
-  # Takes a function of embeddings [B, d], and returns (sums of its values float32 [N, d],
-  # numbers of examples float32 [N]) over the client's examples, by class row held. The
-  # embeddings are by `after` in inference mode; examples must have one label each.
+  # Takes a function of embeddings [B, d]. For each of the N received class rows, it adds up the
+  # function's values over the client's examples of the class. Returns (these sums float32 [N, d],
+  # numbers of examples float32 [N]). `after` computes the embeddings in inference mode. Each
+  # example must have one label.
   embedded: Callable[[Callable], tuple] | None = None
   held: Mapping[str, Any] = {}  # `request.SelectedRows` by table.
-  of_server: Mapping[str, tf.Tensor] = {}  # The server's values of the rows held, by table.
+  of_server: Mapping[str, tf.Tensor] = {}  # The server's values of received rows, by table.
   client_id: Any = ()  # int64 scalar.
   round_seed: Any = ()  # int32 [5].
 
@@ -58,9 +60,11 @@ class Answer(NamedTuple):
   """The result of a part's hook on a client."""
 
   kept: Any = ()  # The client's new state, with the structure of `Part.spec`.
-  reply: Any = ()  # Float tensors, which become zeros if the client's update is dropped.
-  change: Any = None  # Replaces `Local.change`; None: no change of it.
-  # Rows by table to which the server adds the change; None: the rows of `Local.before`.
+  # Float tensors for the server. They become zeros if the client's update is dropped.
+  reply: Any = ()
+  change: Any = None  # Replaces `Local.change`. None: `Local.change` stays the same.
+  # Rows by table. A client that sends new rows adds its changes to them. None: the rows of
+  # `Local.before`.
   onto: Any = None
   is_finite: Any = None  # bool scalar; False drops the client's update.
 
@@ -74,18 +78,18 @@ class Round(NamedTuple):
 
 
 class Told(NamedTuple):
-  """The numbers that a client sends besides its update, or their sums over clients."""
+  """The numbers that a client sends besides its update, or the sums of these numbers."""
 
   of_round: Round
-  replies: collections.OrderedDict  # By part.
+  replies: collections.OrderedDict  # `Answer.reply` by part.
 
 
 class Merged(NamedTuple):
   """The merged updates of a round, before the server's optimizers apply them."""
 
   encoder: Mapping[str, tf.Tensor]  # Mean changes by name, including batch statistics.
-  tables: Mapping[str, Any]  # Merged rows by table, in the form of the table's merge.
-  weight: tf.Tensor  # float32 scalar, by which sums of rows are divided.
+  tables: Mapping[str, Any]  # Merged rows by table, as the table's merge returns them.
+  weight: tf.Tensor  # float32 scalar, the divisor of sums of rows.
   clients: tf.Tensor  # float32 scalar, the number of clients whose updates are averaged.
   weights: classifier.ModelWeights  # The server's weights before the round.
   seed: tf.Tensor  # int32 [5], the round's seed.
@@ -95,7 +99,7 @@ class Next(NamedTuple):
   """The result of a part's hook on the server."""
 
   state: Any = ()  # The part's next state.
-  merged: Merged | None = None  # Replaces the merged updates; None: no change of them.
+  merged: Merged | None = None  # Replaces the merged updates. None: they stay the same.
   metrics: Mapping[str, tf.Tensor] = {}  # float32 scalars by the names in `Part.metrics`.
 
 
@@ -104,16 +108,17 @@ class Part:
 
   Attributes:
     name: the part's name, unique in an algorithm.
-    spec: `tf.TensorSpec`s of the state that a client keeps between rounds, or None. Only
-      one part of an algorithm may have a client state.
-    reply_spec: `tf.TensorSpec`s of the reply, from which its bytes are counted. Scalars may
-      be left out, because they are not counted.
+    spec: `tf.TensorSpec`s of the state that a client keeps between rounds, or None. Only one part
+      of an algorithm may have a client state.
+    reply_spec: `tf.TensorSpec`s of the reply. They determine the reply's size in bytes. Scalars may
+      be missing, because their bytes are not counted.
     metrics: names of the part's metrics in a round, which are columns of metrics.csv.
-    beside: float32 [n], a number that a client receives with each class row as the
-      part's message; or None.
+    beside: float32 [n], or None. A client receives one of these numbers with each class row. They
+      are the part's message.
     always_counts: whether a client counts in means even if its update is dropped.
-    size: a function from the length of a vector in an update to its bytes; None: float32.
-    both_ways: whether the messages that clients receive have this size, too.
+    size: a function from the length of a vector in an update to its size in bytes. None: 4 bytes
+      per number.
+    both_ways: whether `size` also holds for the messages that clients receive.
   """
 
   name = ''
@@ -152,9 +157,10 @@ class Part:
     return weights
 
   def examples(self, examples, held, received):
-    """Returns the examples on which a client trains. Their labels are slots.
+    """Returns the examples on which a client trains.
 
-    `held` are the class rows held, and `received` is the message.
+    The labels of the examples are slots of class rows. `held` are the received class rows, and
+    `received` is the message.
     """
     del held, received
     return examples
@@ -165,7 +171,10 @@ class Part:
     return Answer()
 
   def sent(self, local: Local) -> Answer:
-    """Returns a client's answer with changes of its finite update as it leaves the client."""
+    """Returns a client's answer, which may change the update as it leaves the client.
+
+    If the update was not finite, zeros have replaced it.
+    """
     del local
     return Answer()
 
@@ -187,7 +196,10 @@ def initial(algorithm) -> collections.OrderedDict:
 
 
 def messages(algorithm, states: Mapping | None = None):
-  """Returns the messages to clients by part; if `states` is None, those of round 0."""
+  """Returns the messages to clients by part.
+
+  `states` are the server's states by part. None: the states before the first round.
+  """
   states = initial(algorithm) if states is None else states
   return collections.OrderedDict(
     (part.name, part.message(states[part.name])) for part in algorithm.parts

@@ -1,8 +1,8 @@
 """Personal models of clients: the global model after some local steps.
 
-The client trains as in a round, with the algorithm's loss, optimizer and batches, on the
-rows that it would request: its own and sampled negatives, or all rows. It sends nothing,
-and its model is not stored. For TFF's models,
+The client trains as in a round, with the algorithm's loss, optimizer and batches. It trains the
+rows that it would request: all rows, or its own rows and sampled negatives. The client sends
+nothing, and its model is not stored. For TFF's models,
 `tff.learning.algorithms.build_personalization_eval_computation` does the same.
 """
 
@@ -22,8 +22,8 @@ from tff_xc.round import (
   tables as tables_lib,
 )
 
-# The weights that change: all that clients train; all class rows held; or only the rows of
-# the client's own classes.
+# The weights that change: all weights that clients train, all received class rows, or only the rows
+# of the client's own classes.
 PARTS = ALL, HEAD, ROWS = 'all', 'head', 'rows'
 
 
@@ -35,16 +35,16 @@ def build(
 ):
   """Returns a function from the global model to a client's personal model.
 
-  The function takes `ModelWeights` with whole tables, `ClientExamples` without weights and
-  state, and a round's seed int32 [5], as if the client trained in this round. It returns
-  `ModelWeights` with whole tables. Rows that the client does not hold do not change. The
-  client has no state, as in its first round.
+  The function takes `ModelWeights` with whole tables, `ClientExamples` without weights and state,
+  and the seed of a round, int32 [5]. The client trains as it would in this round, without a client
+  state, as in its first round. The function returns `ModelWeights` with whole tables. Rows that the
+  client did not receive do not change.
 
   Args:
     algorithm: an algorithm whose requests have room for the client's rows.
     steps: the number of minibatches, at least 1.
     part: one of `PARTS`.
-    learning_rate: the learning rate of the client's optimizer; None: the algorithm's,
+    learning_rate: the learning rate of the client's optimizer. None: the algorithm's learning rate
       without its schedule, because a schedule may end at 0.
   """
   if steps < 1:
@@ -54,7 +54,7 @@ def build(
     training = dataclasses.replace(training, learning_rate=learning_rate)
   algorithm = dataclasses.replace(algorithm, local_training=training)
   if not isinstance(algorithm.loss, losses.PositiveHinge):
-    # As in FedBABU, a client fine-tunes class rows that were frozen in the rounds.
+    # As in FedBABU, a client also fine-tunes class rows that were frozen in the rounds.
     trained = algorithm.frozen - {classifier.CLASS}
     algorithm = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   if part != ALL:
@@ -102,7 +102,7 @@ def signature(model: classifier.EmbeddingClassifier) -> tuple:
 def first_time(
   algorithm: algorithm_lib.Algorithm, examples: examples_lib.ClientExamples
 ) -> examples_lib.ClientExamples:
-  """Returns the client's value with the state of a client that has not participated yet."""
+  """Returns `examples` with the state of a client that has not participated yet."""
   if algorithm.client_state is None:
     return examples
   nothing = examples_lib.nothing_kept(algorithm.client_state.spec)

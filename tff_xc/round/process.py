@@ -1,4 +1,4 @@
-"""Composes a round from an algorithm's answers to the four questions."""
+"""Builds the learning process of an algorithm. Each call of its `next` runs one round."""
 
 import collections
 import dataclasses
@@ -27,7 +27,7 @@ deep_messages.allow()
 
 
 class ServerState(NamedTuple):
-  """States of the encoder's optimizer, and of the tables by name."""
+  """The states of the encoder's optimizer and, by name, of the tables."""
 
   encoder: Any
   tables: collections.OrderedDict
@@ -36,8 +36,8 @@ class ServerState(NamedTuple):
 class RoundState(NamedTuple):
   """The server's state between rounds."""
 
-  # The global model. Rows that were not requested recently may still lack momentum
-  # updates; `LearningProcess.get_model_weights` applies them.
+  # The global model. Rows that were not requested recently may still lack momentum updates.
+  # `LearningProcess.get_model_weights` applies these updates.
   weights: classifier.ModelWeights
   server: ServerState  # States of the server's optimizers and steps.
   aggregator: Any  # State of the encoder's aggregator.
@@ -49,37 +49,40 @@ class RoundState(NamedTuple):
 def build_process(
   algorithm: algorithm_lib.Algorithm, seed: int = 0
 ) -> tff.learning.templates.LearningProcess:
-  """Composes an algorithm's rounds into a learning process.
+  """Builds the learning process of an algorithm.
 
-  The process's `next` takes `ClientExamples` at clients. In one call, every client computes
-  the rows that it requests from its examples and (seed, round, client). It receives the
-  encoder and these rows, by `tff.federated_select` with one key for each row, or by
-  broadcast if all rows are requested. It trains and returns deltas and rows. The aggregator
-  averages the encoder deltas, and each table's merge combines its rows. Then the server
-  takes its steps. `seed` determines the initial weights and all randomness in the rounds.
+  The process's `next` takes `ClientExamples` at clients and runs one round:
+
+    1. Every client computes which rows it requests, from its examples and (seed, round, client).
+    2. The client receives the encoder and these rows. The rows arrive by `tff.federated_select`
+      with one key for each row, or by broadcast if clients request all rows.
+    3. The client trains, and returns encoder changes and rows.
+    4. The aggregator averages the encoder changes, and each table's merge combines rows.
+    5. The server takes its steps.
+
+  `seed` determines the initial weights and the random numbers of all rounds.
 
   A round's metrics are an ordered dictionary of float32 scalars:
 
-  loss: mean over examples of the loss during local training, without penalties.
-  local_accuracy: fraction of examples with a target that had the largest logit among
-    the held rows, in the step that trained on them.
-  class_rows, class_rows_largest: mean and largest number of rows that a client
-    requested; the same for every other table.
-  examples, clients, clients_dropped: counts. Clients without examples do not count. A
-    client is dropped if its update is not finite.
-  local_batches: the largest number of minibatches of any client.
-  clients_rows_clipped: with secure sums, the number of clients with a number in their rows
-    that was clipped to the bound.
-  loss_largest: if the algorithm measures it, the largest mean loss of any client whose
-    update is not dropped.
-  client_states: if the algorithm has client states, `examples.KeptStates`. The caller
-    stores them, and gives them back as `ClientExamples.state`.
+    loss: mean over examples of the loss during local training, without penalties.
+    local_accuracy: share of examples that the client classified correctly among its received rows,
+      in the training step that used the example.
+    class_rows, class_rows_largest: mean and largest number of class rows that a client requested.
+      Every other table has two such metrics.
+    examples, clients, clients_dropped: counts. Clients without examples do not count. A client is
+      dropped if its update is not finite.
+    local_batches: the largest number of minibatches of any client.
+    clients_rows_clipped: with secure sums, the number of clients that had to clip a number in their
+      rows to the bound.
+    loss_largest: if the algorithm measures it, the largest mean loss of any client whose update is
+      not dropped.
+    client_states: if the algorithm has client states, `examples.KeptStates`. The caller stores the
+      states, and passes them back as `ClientExamples.state`.
+    aggregator/...: the scalars that `model_aggregator` measures, by its names, such as
+      aggregator/zeroing/zeroed_count.
 
-  aggregator/...: the scalars that `model_aggregator` measures, by its names, such as
-    aggregator/zeroing/zeroed_count.
-
-  A mean or maximum over no clients is nan. Parts, such as bounds, and server steps add
-  further metrics.
+  If there are no clients for a mean or maximum, it is nan, except `local_batches`, which is 0.
+  Parts, such as bounds, and server steps add further metrics.
   """
   pair = randomness.pair(seed)
   for part in algorithm.parts:
@@ -174,7 +177,10 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
 
 
 class _Exchange:
-  """Exchanges the rows of one table; call it within a federated computation."""
+  """Sends the rows of one table to clients and merges the rows that clients return.
+
+  Use it within a federated computation.
+  """
 
   def __init__(
     self,
@@ -186,8 +192,8 @@ class _Exchange:
   ):
     """Prepares the exchange of a table.
 
-    `beside` [n]: a number that clients receive with each row, or None. `own` [n, row_dim]:
-    the table as a part of the clients' computations if it is frozen, or None.
+    `beside` [n] has one number for each row, which clients receive with the row, or is None. `own`
+    [n, row_dim] is the table if it is frozen and a constant in the clients' computations, or None.
     """
     optimizer = table.optimizer
     self._request = table.request
@@ -219,9 +225,9 @@ class _Exchange:
     self.merge = table.merge.build(*value_type.shape, selects=table.request.selects)
 
   def receive(self, state, value, held):
-    """Returns rows@CLIENTS, or (rows, numbers beside them)@CLIENTS.
+    """Returns rows@CLIENTS, or (rows, their numbers of `beside`)@CLIENTS.
 
-    If clients select rows, the result is a sequence of these rows, else the whole table.
+    If clients select rows, the result is a sequence of the selected rows, else the whole table.
     """
     source = value
     if self._lazy:
@@ -244,7 +250,7 @@ class _Exchange:
 def _as_tensors(
   table: tables_lib.Table, rows: Any, held: request_lib.SelectedRows
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-  """Returns received rows float32 [N, row_dim], and the numbers beside them [N]."""
+  """Returns (received rows float32 [N, row_dim], their numbers of `beside` [N] or None)."""
   slots = table.request.slots
   if isinstance(rows, tf.data.Dataset):
     rows = rows.batch(slots).get_single_element()
@@ -298,7 +304,7 @@ def _build_server_step(algorithm):
     )
     states, values = collections.OrderedDict(), collections.OrderedDict()
     measured = collections.OrderedDict()
-    # Outside `tf.cond`, see `optimizers.TableOptimizer`.
+    # The tables are updated outside of `tf.cond`, see `tff_xc.round.optimizers`.
     for table in tables:
       name = table.name
       states[name], values[name], found = table.next(
@@ -328,9 +334,9 @@ def _build_server_step(algorithm):
 def _of_clients(algorithm, clients):
   """Returns (the server's optimizer of the encoder, the tables) for a round.
 
-  If the optimizer has a method `of_clients`, this method is called with `clients`, the
-  number of clients whose updates are averaged, float32 scalar. The resulting optimizer
-  also replaces the same optimizer in tables.
+  An optimizer may have a method `of_clients`, which returns the optimizer for this round. Its
+  argument `clients` is the number of clients whose updates are averaged, a float32 scalar. The
+  returned optimizer replaces the original one also in tables.
   """
   usual = algorithm.encoder_optimizer
   if not hasattr(usual, 'of_clients'):
@@ -411,7 +417,7 @@ def _build_weights_access(algorithm, fixed, state_type):
 
   @tff.tensorflow.computation(state_type, get_weights.type_signature.result)
   def set_weights(state, weights):
-    # Pending momentum updates of the old rows must not move the new ones.
+    # Pending momentum updates of the old rows must not move the new rows.
     server_state = caught_up(state)[0]
     weights = fixed.checked(weights, state.weights)
     return state._replace(weights=weights, server=server_state)

@@ -16,22 +16,25 @@ from tff_xc.round import randomness, request
 
 
 class Response(NamedTuple):
-  """Probabilities of a client's bits: each class has a permanent bit and a bit per round."""
+  """The probabilities of a client's bits. Each class has a permanent bit and one bit per round."""
 
-  own: float  # Probability that an own class has the permanent bit 1.
-  other: float  # Probability that another class has the permanent bit 1.
+  own: float  # Probability that a class of the client has the permanent bit 1.
+  other: float  # Probability that any other class has the permanent bit 1.
   stays: float  # Probability that a class with the permanent bit 1 is in a request.
   appears: float  # Probability that a class with the permanent bit 0 is in a request.
 
   def in_request(self, permanent: float) -> float:
-    """Returns the probability to be in a request; `permanent` is that of a permanent bit 1."""
+    """Returns the probability that a class is in a request.
+
+    `permanent` is the probability that the class has the permanent bit 1.
+    """
     return permanent * self.stays + (1 - permanent) * self.appears
 
   def log_likelihoods(self, times: int, requests: int) -> tuple[float, float]:
-    """Returns the log probabilities of being in `times` given requests out of `requests`.
+    """Returns the log probability that a class is in certain `times` of `requests` requests.
 
-    The first value is for an own class, the second for another class. They are logs,
-    because with many requests the probabilities underflow in float64.
+    The first returned value is for a class of the client, and the second for any other class. With
+    many requests, the probabilities themselves would underflow in float64.
     """
     ones, zeros = (
       _times_log(times, q) + _times_log(requests - times, 1 - q) for q in (self.stays, self.appears)
@@ -45,8 +48,9 @@ class Response(NamedTuple):
   def epsilon(self, requests: int = 1) -> float:
     """Returns the epsilon of a client's first `requests` requests together.
 
-    Epsilon bounds the log of the ratio between the probabilities of these requests if one
-    class is the client's own and if it is not. For k classes the bound is k epsilon.
+    Consider the probability of these requests if one class is the client's own, and their
+    probability if it is not. Epsilon bounds the log of the ratio of these probabilities. If k
+    classes differ, the bound is k epsilon.
     """
     found = 0.0
     for times in range(requests + 1):
@@ -57,7 +61,7 @@ class Response(NamedTuple):
 
   @property
   def limit(self) -> float:
-    """The epsilon of any number of requests, which is the epsilon of the permanent bits."""
+    """The largest epsilon for any number of requests, which is that of the permanent bits."""
     return _epsilon(self.own, self.other)
 
 
@@ -74,11 +78,12 @@ def _epsilon(p: float, q: float) -> float:
 
 
 def response(epsilon: float, negatives: int, num_rows: int, renewed: float) -> Response:
-  """Returns the probabilities with the limit `epsilon` and m other classes in a request.
+  """Returns the probabilities whose `limit` is `epsilon`.
 
-  On average, a request has `negatives`, m, other classes, and as many own classes as
-  epsilon allows. `renewed` is the share of the classes with permanent bit 1 that are
-  replaced by others in a request. If it is at least 1 - m / n, requests reveal nothing.
+  On average, a request has m = `negatives` classes that are not the client's own. It has as many of
+  the client's own classes as `epsilon` allows. Each request replaces a share `renewed` of the
+  classes with permanent bit 1 by classes with permanent bit 0. If `renewed` is at least 1 - m / n,
+  requests reveal nothing.
   """
   other = negatives / num_rows
   own = min(math.exp(epsilon) * other, 1 - math.exp(-epsilon) * (1 - other))
@@ -90,19 +95,21 @@ def response(epsilon: float, negatives: int, num_rows: int, renewed: float) -> R
 class Randomized(request.OwnAndSampled):
   """Requests each class at random, with a higher probability for the client's own classes.
 
-  A client draws a permanent bit for every class once, and keeps it over all rounds. (Here
-  the bits are not stored, but are a function of the client and its own classes.) In every
-  round, it requests a class with a probability that depends only on the permanent bit. So
-  the requests of all rounds together are epsilon-differentially private, in the local
-  model, with respect to whether one class is among the client's own, as long as its own
-  classes do not change. `response.epsilon(r)` is the epsilon of r requests. The guarantee
-  covers only requests, not updates or numbers of examples.
+  A client draws a permanent bit for every class once, and keeps it over all rounds. (This
+  simulation does not store the bits. It computes them from the run's seed, the client id and the
+  client's own classes.) In every round, the client requests a class with a probability that depends
+  only on the class's permanent bit.
 
-  A request has no fixed length. The slots are enough for m other classes plus 6 standard
-  deviations. A longer request, with a probability below 1e-8, omits ids at random.
+  All requests of a client together are therefore epsilon-differentially private in the local model:
+  they hide whether a given class is the client's own. This holds as long as the client's own
+  classes do not change. `response.epsilon(r)` is the epsilon of r requests. The guarantee covers
+  only requests, not updates or numbers of examples.
 
-  An own class may be missing from a request. The client then leaves that class's
-  examples out of the round.
+  The length of a request is random. A request has room for m other classes plus 6 standard
+  deviations. A longer request, which has a probability below 1e-8, omits ids at random.
+
+  If one of the client's own classes is missing from a request, the client leaves the examples of
+  this class out of the round.
 
   Attributes:
     epsilon: the limit for any number of requests.
@@ -156,10 +163,10 @@ def _uniform(count, seed, purpose: int) -> tf.Tensor:
 def _each_with(
   probability: float, seed, population, most: int, max_population: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Draws each number below `population` with this probability; returns (numbers, count).
+  """Selects each number below `population` with this probability. Returns (numbers, count).
 
-  At most `most` numbers are drawn. To avoid a draw for each number, it draws first how many
-  numbers there are, then which.
+  The function selects at most `most` numbers. It first draws how many numbers it selects, and then
+  draws the numbers, because one draw for each number below `population` would take longer.
   """
   count = tf.random.stateless_binomial(
     [],

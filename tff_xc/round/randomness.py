@@ -11,9 +11,9 @@ from tff_xc.lazy import tf
 
 
 class Purpose(enum.IntEnum):
-  """The uses of a client's random numbers; each has its own stream.
+  """The uses of a client's random numbers. Each use has its own stream.
 
-  Table i has the number TABLES + i - 1; the first table, 0, has NEGATIVES.
+  Table 0 of an algorithm has the number NEGATIVES. Table i > 0 has TABLES + i - 1.
   """
 
   NEGATIVES = 0
@@ -23,7 +23,7 @@ class Purpose(enum.IntEnum):
 
 
 class Lasting(NamedTuple):
-  """The source of a client's draws that depend on more than one round."""
+  """The source of random choices that a client keeps over several rounds."""
 
   seed: tf.Tensor  # int32 [2], the client's seed for the whole run.
   round_number: tf.Tensor  # int32 scalar, the number of rounds before this one.
@@ -39,27 +39,30 @@ def _fold(seed: tf.Tensor, data) -> tf.Tensor:
 
 
 def round_seed(seed: tf.Tensor, round_number: tf.Tensor) -> tf.Tensor:
-  """Returns the seed of a round, int32 [5]; `seed` is the run's, int32 [2].
+  """Returns the seed of a round, int32 [5]. `seed` is the run's seed, int32 [2].
 
-  Its first two numbers seed the draws of this round. The run's seed and the round's number
-  follow, for `lasting` and `number_of`.
+  The first two numbers of the result seed the draws of this round. The run's seed and the round
+  number follow, because `lasting` and `number_of` need them.
   """
   number = tf.cast(round_number, tf.int32)[None]
   return tf.concat([_fold(seed, round_number), seed, number], axis=0)
 
 
 def number_of(seed: tf.Tensor) -> tf.Tensor:
-  """Returns int32, the number of the round with the seed `seed`, int32 [5]."""
+  """Returns the round number, int32, given the round's seed int32 [5]."""
   return seed[4]
 
 
 def private(seed: tf.Tensor, secret: Sequence[int]) -> tf.Tensor:
-  """Returns the seed of the same round in a run with the seed `secret`, two numbers."""
+  """Returns the seed of the same round in a run with the seed `secret`, two int32 numbers."""
   return round_seed(tf.constant([*secret], tf.int32), number_of(seed))
 
 
 def client_seed(seed: tf.Tensor, client_id: tf.Tensor, purpose: int):
-  """Returns a client's seed [2], of the dtype of `seed`, which is the round's seed."""
+  """Returns a client's seed [2] for a purpose in a round.
+
+  `seed` is the round's seed. The result has the same dtype.
+  """
   return _fold(_fold(seed, client_id), tf.constant(int(purpose), seed.dtype))
 
 
@@ -71,7 +74,8 @@ def lasting(seed: tf.Tensor, client_id: tf.Tensor, purpose: int) -> Lasting:
 def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
   """Returns the seed [2] of a step or epoch, derived from `seed`.
 
-  It depends on 32 bits of an int32 `seed`, and on all bits of an int64 `seed` (`wide`).
+  The result depends on only 32 bits of an int32 `seed`, and on all bits of an int64 `seed` (see
+  `wide`).
   """
   if seed.dtype == tf.int64:
     step = tf.cast(step, tf.int64)
@@ -81,8 +85,8 @@ def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
 def noise_seed(seed: tf.Tensor, part: int) -> tf.Tensor:
   """Returns the seed [2] of the server's noise on a part of the model.
 
-  `seed` is that of a run or a round, or the result of `wide`. The server's noise folds in
-  -1, and all other uses of `seed` fold in numbers that are not negative.
+  `seed` is the seed of a run or a round, or the result of `wide`. The server's noise first folds in
+  -1, which is no client's id.
   """
   return step_seed(step_seed(seed, -1), part)
 
@@ -90,9 +94,8 @@ def noise_seed(seed: tf.Tensor, part: int) -> tf.Tensor:
 def wide(seed: tf.Tensor) -> tf.Tensor:
   """Returns a seed int64 [2] that depends on all bits of the run's seed.
 
-  Secret noise derives from it, because seeds derived from int32 numbers have only 32 bits,
-  which an attacker could try one by one. `seed` is the run's, int32 [2], or the round's,
-  int32 [5].
+  Secret noise uses this seed. A seed derived from int32 numbers has only 32 bits, and an attacker
+  could try all of them. `seed` is the run's seed, int32 [2], or a round's seed, int32 [5].
   """
   if seed.shape[0] == 2:
     return tf.cast(seed, tf.int64)
@@ -116,12 +119,12 @@ def mixed(state: tf.Tensor) -> tf.Tensor:
 
 
 def random_bits(seed: tf.Tensor, streams: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-  """Returns 64 random bits, uint64, for each of a stream's numbers.
+  """Returns 64 random bits, uint64, for each pair of a stream and a number.
 
-  `seed` is int32 [2]; `streams` and `numbers` are integers, which broadcast. Each result
-  depends only on the seed, its stream and its number, whereas TensorFlow's generators
-  depend on the place in a tensor. Do not use it for secret numbers, because the seed can
-  be computed from a few results.
+  `seed` is int32 [2]. `streams` and `numbers` are integers and broadcast. Each result depends only
+  on the seed, the stream and the number. With TensorFlow's generators, a result would also depend
+  on its place in the tensor. Do not use this function for secret numbers, because a few results
+  reveal the seed.
   """
 
   def times(x, odd):
@@ -175,8 +178,8 @@ def row_normals(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns two tensors of standard normals, float32 [S, ..., row_dim], for ids int32 [...].
 
-  A number depends only on `seed` (int32 or int64 [2]), the stream (one of int32 [S]), the
-  row's id and the column, not on the other rows that are drawn.
+  `streams` is int32 [S]. Each normal depends only on `seed` (int32 or int64 [2]), the stream, the
+  row's id and the column. It does not depend on which other rows are drawn.
   """
   one_each = tf.ones(ids.shape.rank + 1, tf.int32)
   streams = tf.reshape(streams, tf.concat([[-1], one_each], 0))
@@ -186,7 +189,8 @@ def row_normals(
   else:
     number = ids * row_dim + tf.range(1, row_dim + 1, dtype=tf.int64)
     bits = random_bits(seed, streams, number)
-  # Box-Muller with the upper and the lower half of the bits. The logarithm is never of 0.
+  # Box-Muller transform of the upper and the lower half of the bits. `unit` is never 0, so the
+  # logarithm is finite.
   upper = tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64))
 
   def unit(x):

@@ -1,8 +1,8 @@
 """Question 1: which rows of a table does a client request?
 
-A client requests all rows, only its own, or its own and m sampled negatives (FedSS,
-Algorithm 1). The request leaves the client as a shuffled list of ids, which does not show
-which of them are the client's own.
+A client requests all rows, only its own rows, or its own rows and m sampled negatives (FedSS,
+Algorithm 1). A client's own rows are the rows that its examples name. The request leaves the client
+as a shuffled list of ids, so its order does not show which rows are the client's own.
 """
 
 import dataclasses
@@ -16,17 +16,17 @@ from tff_xc.round import randomness
 
 
 class SelectedRows(NamedTuple):
-  """The rows that a client holds, in N slots.
+  """The rows that a client requests and receives, in N places (slots).
 
-  A federated select has a static number of keys, so slots beyond |S_k| are
-  padding: they repeat the first id and are masked everywhere.
+  A federated select has a fixed number of keys. If a client requests fewer rows than N, the last
+  slots are padding. They repeat the first id, and `mask` excludes them.
   """
 
-  ids: tf.Tensor  # int32 [N], numbers of rows in random order.
+  ids: tf.Tensor  # int32 [N], row ids, in random order if clients select rows.
   mask: tf.Tensor  # bool [N], False on padding.
-  # int32 [N], how often the client's labels name the row. The positives P_k are the slots
-  # with a positive count. If clients select rows, a row that only features name has the
-  # count -1. Counts never leave the client.
+  # int32 [N], how often the client's labels name the row. Rows with a positive count are the
+  # positives P_k. If clients select rows, a row that only features name has the count -1. Counts
+  # never leave the client.
   counts: tf.Tensor
 
 
@@ -35,9 +35,9 @@ def sample_distinct(
 ) -> tf.Tensor:
   """Draws int32 [min(count, population)] without replacement from [0, population).
 
-  It costs O(count) for any population. If `count` is a large part of the population, it
-  permutes the whole population, which is cheap in this case. `count` and `max_population`,
-  an upper bound of `population`, are static.
+  The time is O(count) for any population. If `count` is a large part of the population, the
+  function permutes the whole population, which is cheap in this case. `count` and `max_population`
+  are Python integers. `max_population` is an upper bound of `population`.
   """
   if max_population <= 4 * count + 1024:
     everyone = tf.range(population)
@@ -64,22 +64,22 @@ def sample_distinct(
 
 
 def skip(ranks: tf.Tensor, excluded: tf.Tensor) -> tf.Tensor:
-  """Returns int32 [m], the ids that have these ranks in [n] minus `excluded`.
+  """Returns int32 [m], the ids with these ranks among the ids that are not `excluded`.
 
-  `excluded` must be sorted and distinct. An id is its rank plus the number of excluded ids
-  below it.
+  `excluded` must be sorted and distinct. An id is its rank plus the number of excluded ids below
+  it.
   """
   smaller_kept = excluded - tf.range(tf.size(excluded))
   return ranks + tf.searchsorted(smaller_kept, ranks, side='right')
 
 
 def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor) -> tf.Tensor:
-  """Returns int32 [min(count, population)], a window on a random order of [0, population).
+  """Returns int32 [min(count, population)], a window of a random order of [0, population).
 
-  `seed` int32 [2] draws the order, which is a circle, and the window's initial place on it.
-  The window has moved by `moved` float64, rounded at random by the seed. So windows of the
-  same seed overlap as far as the moves allow, and each window alone is a sample without
-  replacement. It costs O(count) for any population.
+  `seed` int32 [2] draws the order, which is circular, and the start of the window. The window then
+  moves by `moved` float64, which the seed rounds up or down at random. Windows with the same seed
+  overlap if their moves differ little. Each window alone is a sample without replacement. The time
+  is O(count) for any population.
   """
   phase = tf.random.stateless_uniform([2], randomness.step_seed(seed, 1), dtype=tf.float64)
   size = tf.cast(population, tf.int64)
@@ -87,7 +87,7 @@ def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor)
   start += tf.cast(tf.floor(phase[1] + moved), tf.int64)
   wanted = tf.minimum(tf.cast(count, tf.int64), size)
   places = (start + tf.range(wanted)) % tf.maximum(size, 1)
-  # Orders are uniform only with random keys and with more rounds of the cipher than
+  # The order is uniform only with random keys and with more rounds of the cipher than
   # `tf.random.experimental.index_shuffle` uses.
   key = tf.random.stateless_uniform([3], randomness.step_seed(seed, 2), None, None, tf.int32)
   drawn = tf.raw_ops.RandomIndexShuffle(
@@ -99,12 +99,12 @@ def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor)
 def fail_unless(
   holds: tf.Tensor, template: str, values: tuple, client_id: tf.Tensor
 ) -> tf.Operation:
-  """Returns an op that fails with a message naming the client if `holds` is False.
+  """Returns an op that fails if `holds` is False. Its message names the client.
 
   Each `{}` of the template is replaced by one of the tensors `values`.
   """
   message = tf.strings.format('client {}: ' + template, (client_id, *values))
-  # Not `tf.debugging.Assert`, which would add a `tf.cond` to the graph.
+  # `tf.debugging.Assert` would add a `tf.cond` to the graph.
   return tf.raw_ops.Assert(condition=holds, data=[message])
 
 
@@ -128,7 +128,10 @@ _UNKNOWN = -1
 
 @dataclasses.dataclass(frozen=True)
 class AllRows:
-  """Requests all n rows (FedAvg, FullSoftmax): clients send no ids; the table is broadcast."""
+  """Requests all n rows (FedAvg, FullSoftmax).
+
+  Clients send no ids, and the server broadcasts the table.
+  """
 
   num_rows: int
 
@@ -138,11 +141,14 @@ class AllRows:
 
   @property
   def slots(self) -> int:
-    """N, the number of rows a client holds."""
+    """N, the number of rows that a client receives."""
     return self.num_rows
 
   def mean_rows(self, own: np.ndarray) -> np.ndarray:
-    """Returns float64 [K], the numbers of rows that clients with `own` [K] rows request."""
+    """Returns float64 [K], the number of rows that each of K clients requests.
+
+    `own` [K] is the number of own rows of each client.
+    """
     return np.full(len(own), float(self.num_rows))
 
   def held_rows(
@@ -154,13 +160,13 @@ class AllRows:
     lasting=None,
     features=None,
   ) -> SelectedRows:
-    """Returns the rows held; for the arguments see `OwnAndSampled.held_rows`."""
+    """Returns the `SelectedRows` of all rows. `OwnAndSampled.held_rows` explains the arguments."""
     del seed, lasting
     own = checked_ids(ids, self.num_rows, noun, client_id)
     checks = [own]
     if features is not None:
       checks += [checked_ids(features, self.num_rows, noun, client_id)]
-    with tf.control_dependencies(checks):  # Ids need the check too.
+    with tf.control_dependencies(checks):  # Otherwise unused ids would not be checked.
       everything = tf.identity(tf.range(self.num_rows))
     return SelectedRows(
       ids=everything,
@@ -180,9 +186,9 @@ SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = ('fresh', 'sticky', 'partial', 
 class Secret(tuple):
   """Two int32 numbers that seed a run's requests. They are never printed.
 
-  They let a simulation draw requests that its server cannot compute from the run's seed.
-  They are no real protection: TensorFlow folds seeds into 32 bits, which a server could try
-  one by one.
+  With them, a simulation draws requests that the server cannot compute from the run's seed. They
+  are no real protection, because TensorFlow folds seeds into 32 bits, and a server could try all of
+  them.
   """
 
   @classmethod
@@ -198,26 +204,28 @@ class Secret(tuple):
 class OwnAndSampled:
   """Requests the client's own rows and m negatives (FedSS: S_k = P_k and N_k).
 
-  Negatives are drawn uniformly without replacement from [n] minus P_k. A client with
-  fewer than m other rows requests all of them. A client without examples requests
-  nothing. The schedule determines how a client's negatives change over rounds:
+  Negatives are drawn uniformly without replacement from [n] minus P_k. A client with fewer than m
+  other rows requests all of them. A client without examples requests nothing. The schedule
+  determines how a client's negatives change over rounds:
 
-    fresh: they are drawn independently in every round, as in the paper.
-    sticky: they are drawn once and depend on the client and its own rows, not on the round.
-    partial: the client once arranges all other rows in a random circular order. The
-      negatives are a window on it, which moves by m times `renewed` rows in every round
-      of training, whether or not the client participates. So in each round the share
-      `renewed` of the negatives is new, and each negative stays for 1 / `renewed` rounds.
+    fresh: the negatives are drawn independently in every round, as in the paper.
+    sticky: the negatives are drawn once. They depend on the client and its own rows, not on the
+      round.
+    partial: the client once arranges all other rows in a random circular order. Its negatives are a
+      window of this order. In every round of training, the window moves by m times `renewed` rows,
+      whether or not the client participates. So each round replaces the share `renewed` of the
+      negatives, and each negative stays for 1 / `renewed` rounds.
 
   Attributes:
     num_rows: n.
     max_positives: the largest |P_k| of any client.
-    negatives: m; 0 requests the client's own rows only.
-    equal_negatives: draw m + |P_k| - 1 negatives instead of m. In FedSS, a target has this
-      many other classes in its softmax: m negatives and the other own classes.
+    negatives: m. If it is 0, clients request only their own rows.
+    equal_negatives: whether to draw m + |P_k| - 1 negatives instead of m. In FedSS, a target
+      competes with this many classes in the softmax: m negatives and the client's other own
+      classes.
     schedule: one of `SCHEDULES`; 'randomized' is only for `randomized.Randomized`.
     renewed: the share of negatives that the partial schedule replaces in each round.
-    secret: seeds the draws in place of the run's seed, which the server knows.
+    secret: seeds the draws. None: the run's seed, which the server knows, seeds them.
   """
 
   num_rows: int
@@ -230,11 +238,11 @@ class OwnAndSampled:
   secret: Secret | None = None
 
   selects = True
-  omits = False  # Whether an own row may be missing.
+  omits = False  # Whether requests may omit own rows.
 
   @property
   def slots(self) -> int:
-    """N, the number of rows a client holds, padding included."""
+    """N, the number of rows that a client receives, including padding."""
     return min(self.max_positives + self._most_negatives, self.num_rows)
 
   @property
@@ -243,7 +251,10 @@ class OwnAndSampled:
     return self.negatives + more
 
   def mean_rows(self, own: np.ndarray) -> np.ndarray:
-    """Returns float64 [K], the numbers of rows that clients with `own` [K] rows request."""
+    """Returns float64 [K], the number of rows that each of K clients requests.
+
+    `own` [K] is the number of own rows of each client.
+    """
     more = own - 1 if self.equal_negatives else 0
     wanted = np.minimum(own + self.negatives + more, self.num_rows)
     return np.where(own > 0, wanted, 0).astype(np.float64)
@@ -257,16 +268,19 @@ class OwnAndSampled:
     lasting: randomness.Lasting | None = None,
     features: tf.Tensor | None = None,
   ) -> SelectedRows:
-    """Returns the rows that a client holds.
+    """Returns the rows that a client requests.
 
-    `ids` int32 [k] are the rows that the labels of all its examples name. `features` int32
-    [m] are rows that only its features name, which it must hold, too. A row that both name
-    is held once.
+    Fails if an id is outside [0, n), or if there are more than `max_positives` distinct ids. The
+    message names the client.
 
-    `seed` int32 [2] draws the negatives and the order of the ids in this round. `lasting`
-    is for schedules different from 'fresh'. `noun` is the word for a row's item in messages.
-    Fails, naming the client, for an id outside [0, n) or for more than `max_positives`
-    distinct ids.
+    Args:
+      ids: int32 [k], the rows that the labels of all the client's examples name.
+      seed: int32 [2], draws the negatives and the order of the ids in this round.
+      client_id: the client's id for messages.
+      noun: the word for a row's item in messages.
+      lasting: the source of draws that a client keeps, for schedules different from 'fresh'.
+      features: int32 [m], the rows that the client's features name, or None. The client requests
+        these rows, too. A row that both labels and features name is requested once.
     """
     ids = checked_ids(ids, self.num_rows, noun, client_id)
     if features is None:
@@ -294,7 +308,7 @@ class OwnAndSampled:
     return self._padded(ids, counts, tf.size(ids))
 
   def _requested(self, own, seed, lasting) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns (places in `own`, other ids) of the rows that are requested."""
+    """Returns (indices into `own`, ids of other rows) of the rows that are requested."""
     return tf.range(tf.size(own)), self._sampled(own, seed, lasting)
 
   def _sampled(self, own, seed, lasting) -> tf.Tensor:
@@ -317,7 +331,7 @@ class OwnAndSampled:
 
   def _padded(self, ids, counts, held) -> SelectedRows:
     padding = self.slots - held
-    # A client without examples holds nothing; its padding repeats row 0.
+    # A client without examples requests nothing. Its padding repeats row 0.
     first = tf.concat([ids, [0]], axis=0)[0]
     return SelectedRows(
       ids=tf.ensure_shape(tf.pad(ids, [[0, padding]], constant_values=first), [self.slots]),
@@ -326,9 +340,9 @@ class OwnAndSampled:
     )
 
   def positions(self, held, ids, client_id=_UNKNOWN, noun='class'):
-    """Returns int32 [B], the slot of each of `ids` int32 [B] in `held`.
+    """Returns int32 [B], the slot in `held` of each of `ids` int32 [B].
 
-    Fails if an id is not held. It costs O((N + B) log N) and needs no table of size n.
+    Fails if an id is not in `held`. The time is O((N + B) log N), without a table of size n.
     """
     slots, found = _search(held, ids)
     strange = tf.logical_not(found)
@@ -343,7 +357,10 @@ class OwnAndSampled:
 
 
 def _of_both(ids, features) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns (distinct ids, ascending; how often each is in `ids`, or -1 if it is not)."""
+  """Returns (distinct ids of both arguments, ascending; how often `ids` has each of them).
+
+  The second result is -1 for an id that is only in `features`.
+  """
   own = tf.unique(tf.sort(tf.concat([ids, features], axis=0))).y
   counts = tf.math.unsorted_segment_sum(tf.ones_like(ids), tf.searchsorted(own, ids), tf.size(own))
   return own, tf.where(counts > 0, counts, -1)
@@ -360,6 +377,6 @@ def _search(held: SelectedRows, ids) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def holds(held: SelectedRows, ids: tf.Tensor) -> tf.Tensor:
-  """Returns bool [B], whether each of `ids` int32 [B] is among the rows held."""
-  # If a client holds no rows, all slots are padding and repeat row 0.
+  """Returns bool [B], whether each of `ids` int32 [B] is among the rows of `held`."""
+  # If a client requests no rows, all slots are padding and repeat row 0.
   return tf.logical_and(_search(held, ids)[1], tf.reduce_any(held.mask))

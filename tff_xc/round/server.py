@@ -1,8 +1,8 @@
 """Question 4: what does the server do last?
 
-The server takes an optimizer step on the encoder and on each table, with the pseudo-gradient
-(minus the mean delta). Then it may take further steps on a table, such as spreadout or
-aggregation by support vectors.
+The server takes an optimizer step on the encoder and on each table. Its gradient is the
+pseudo-gradient, which is minus the mean change. Then the server may take further steps on a table,
+such as spreadout or aggregation by support vectors.
 """
 
 import dataclasses
@@ -21,17 +21,17 @@ class StepContext(NamedTuple):
   seed: tf.Tensor  # int32 [2], the round's seed.
   round_number: tf.Tensor  # int32 scalar, counted from 0.
   merged: Any  # The clients' rows (`folding.RowSums`, `folding.StackedRows`).
-  # Returns the step's rows before the round, float32 [U, row_dim]; they are read when called.
+  # Reads and returns the step's rows before the round, float32 [U, row_dim].
   rows_before: Callable[[], tf.Tensor]
 
 
 class ServerStep(Protocol):
-  """A step of the server on rows of one table, after the optimizer.
+  """A step that the server takes on rows of one table, after the optimizer's step.
 
   Attributes:
-    on_all_rows: whether it changes all n rows, or only the rows that the round's clients
-      held. Steps on all rows come after the others.
-    metrics: names of the metrics that it returns, which are columns of metrics.csv.
+    on_all_rows: whether the step changes all n rows, or only the rows that the round's clients
+      sent. Steps on all rows must come last.
+    metrics: names of the metrics that the step returns, which are columns of metrics.csv.
   """
 
   on_all_rows: bool
@@ -45,7 +45,7 @@ class ServerStep(Protocol):
   ) -> tuple[Any, tf.Tensor, Mapping[str, tf.Tensor]]:
     """Returns (state, new rows, metrics by name), given rows float32 [U, row_dim].
 
-    For a step on the round's rows, U is 0 if every update was dropped.
+    If the step changes only the round's rows, and every update was dropped, U is 0.
     """
 
 
@@ -69,7 +69,7 @@ class RowStep:
 
 @dataclasses.dataclass(frozen=True)
 class DescentStep:
-  """A step of an optimizer on all rows float32 [n, row_dim], with a function for the gradient.
+  """An optimizer step on all rows, float32 [n, row_dim]. A function returns the gradient.
 
   The optimizer's state is kept over rounds, although other steps also move the rows.
   """
@@ -115,8 +115,8 @@ def encoder_step(
 ) -> tuple[Any, Mapping[str, tf.Tensor], Mapping[str, tf.Tensor]]:
   """Returns (optimizer state, encoder, encoder state) after the round.
 
-  `delta` has the mean deltas of all encoder weights by name. If `moves_state`, they are
-  added to weights without gradients. If `has_update` is False, nothing changes.
+  `delta` has the mean change of each encoder weight, by name. If `moves_state`, the changes of
+  weights without gradients are added to these weights. If `has_update` is False, nothing changes.
   """
 
   def like(names, value):

@@ -1,9 +1,9 @@
-"""Tables: rows that server and clients exchange.
+"""Tables: matrices whose rows the server and clients exchange.
 
-The class rows and the feature rows of a sparse encoder are tables. A client's examples name
-rows. The client requests these rows (question 1) by a federated select with one key for
-each row, or receives the whole table by broadcast. It sends rows back; the server merges
-them (question 3) and updates the table (question 4). The round treats all tables alike.
+The class rows are a table, and so are the feature rows of a sparse encoder. A client's examples
+name rows of a table. The client requests these rows (question 1) by a federated select with one key
+for each row, or receives the whole table by broadcast. The client sends rows back. The server
+merges the rows (question 3) and updates the table (question 4). A round treats all tables alike.
 """
 
 import collections
@@ -26,7 +26,8 @@ from tff_xc.round import (
   server,
 )
 
-# Defaults: the mean of the row deltas is added to the table, which is SGD of rate 1.
+# Defaults: the server adds the mean change of the rows to the table, which is SGD with learning
+# rate 1.
 _SUM, _PLAIN = merge_lib.SumRows(), optimizers.RowMomentum()
 
 
@@ -42,12 +43,12 @@ class Table:
   """How the rows of one table are requested, merged and updated.
 
   Attributes:
-    name: 'class', or a name in the encoder's `tables`. It is also the word for a row's
-      item in messages and metrics.
+    name: 'class', or a name in the encoder's `tables`. Messages and metrics also use it as the word
+      for an item of the table.
     request: which rows a client requests (question 1).
     merge: how the server merges the rows that clients send (question 3).
-    optimizer: the server's optimizer of the rows (question 4), if the merge
-      takes one. An optimizer of TFF is wrapped in `optimizers.Dense`.
+    optimizer: the server's optimizer of the rows (question 4), if the merge takes one. An optimizer
+      of TFF is wrapped in `optimizers.Dense`.
     steps: the server's further steps, in order, after the optimizer.
   """
 
@@ -81,9 +82,10 @@ class Table:
     return tuple(name for step in self.steps for name in step.metrics)
 
   def used(self, rows: tf.Tensor, held: request_lib.SelectedRows) -> tf.Tensor:
-    """Returns the rows held, float32 [N, row_dim]; feature rows are without padding.
+    """Returns the received rows. Feature rows lose their padding.
 
-    Most clients use far fewer feature rows than there are slots. Padding comes last.
+    The argument `rows` is float32 [N, row_dim]. Most clients use far fewer feature rows than there
+    are slots. Padding is always last.
     """
     if not self.request.selects or self.name == classifier.CLASS:
       return rows
@@ -161,7 +163,7 @@ class Table:
 def keys(
   model: classifier.EmbeddingClassifier, name: str, examples: examples_lib.ClientExamples
 ) -> tf.Tensor:
-  """Returns int32 [k], the rows of the model's table that the examples name."""
+  """Returns int32 [k], the rows of a table that the client's examples name."""
   if name != classifier.CLASS:
     return model.encoder.tables[name].ids(examples.x)
   # A client without examples in this round requests nothing.
@@ -169,7 +171,7 @@ def keys(
   size = tf.where(some, tf.size(examples.all_labels), 0)
   rows = _class_rows(model, examples.all_labels[:size], examples.client_id)
   rows = tf.reshape(rows, [-1])
-  if model.encoder.targets:  # All items of a history except its oldest are labels, too.
+  if model.encoder.targets:  # All items of a history, except the oldest one, are also labels.
     targets, _ = model.encoder.targets(examples.x, tf.fill(tf.shape(examples.labels), -1))
     rows = tf.concat([rows, targets[targets >= 0]], axis=0)
   return rows
@@ -206,10 +208,11 @@ def request_of(
   round_seed: tf.Tensor,
   features: tf.Tensor | None = None,
 ) -> request_lib.SelectedRows:
-  """Returns a client's request for the table at `place`; its examples name the rows `ids`.
+  """Returns a client's request for one table.
 
-  If the encoder's features are tied to class rows, `features` are the class rows that its
-  features name.
+  `place` is the index of the table in the algorithm. `ids` are the rows that the client's examples
+  name. If the encoder's features are tied to class rows, `features` are the class rows that the
+  client's features name.
   """
   purpose = randomness.Purpose.TABLES + place - 1
   if not place:
@@ -238,10 +241,10 @@ def localised(
   examples: examples_lib.ClientExamples,
   slots_of: Callable[[tf.Tensor], tf.Tensor],
 ) -> examples_lib.ClientExamples:
-  """Replaces numbers of rows in the examples by slots among the rows held.
+  """Replaces row ids in the examples by the slots of these rows among the received rows.
 
-  The new labels are int32 [n_k] if each example has one class row, else
-  `sparse.LabelSets` with the slots of all rows of an example's labels.
+  `slots_of` maps row ids to slots. If each example has one class row, the new labels are int32
+  [n_k]. Otherwise they are `sparse.LabelSets` with the slots of all rows of an example's labels.
   """
   if name != classifier.CLASS:
     table, x = model.encoder.tables[name], examples.x
@@ -272,7 +275,7 @@ def _class_rows(model, labels, client_id):
 
 
 def by_name(tables: tuple[Table, ...]) -> Mapping[str, Table]:
-  """Returns the tables by name; raises ValueError for a repeated one."""
+  """Returns the tables by name. Raises ValueError if a name repeats."""
   found = {table.name: table for table in tables}
   if len(found) < len(tables):
     raise ValueError(f'a table name repeats among {[t.name for t in tables]}')

@@ -1,26 +1,29 @@
 """Coordinate-wise medians and trimmed means of the clients' updates.
 
-Yin, Chen, Ramchandran, Bartlett: "Byzantine-Robust Distributed Learning: Towards
-Optimal Statistical Rates", ICML 2018, arXiv:1803.01498. For each number of an update, the
-server sorts the clients' values, drops the share beta at each end, and takes the mean of
-the others. beta = 1/2 gives the median, and beta = 0 the mean. Of c values, ceil(beta c)
-are dropped at each end, but at least one or two values remain.
+Yin, Chen, Ramchandran, Bartlett: "Byzantine-Robust Distributed Learning: Towards Optimal
+Statistical Rates", ICML 2018, arXiv:1803.01498. For each number of an update, the server sorts the
+clients' values, drops the share beta at each end, and takes the mean of the remaining values. beta
+= 1/2 gives the median, and beta = 0 gives the mean. The server drops ceil(beta c) of c values at
+each end, but keeps at least one value, or two if c is even.
 
-All clients have equal weights, because otherwise a client that claims more examples would
-have more influence. A client without examples, or with an update that is not finite, does
-not count.
+All clients have equal weights. Otherwise a client could claim more examples to get more influence.
+A client without examples, or with an update that is not finite, does not count.
 
-The values of a row are those of the clients that hold it. If other clients counted as
-zeros, the median of a row that fewer than half of the clients hold would be zero, and
-rare classes would never be learned. Merges use the trimmed mean like their own mean:
-`merge.SumRows` multiplies it by the share of the clients that hold the row, so beta = 0 is
-its mean with equal weights. With `row_renormalise`, and in `merge.ReplaceRows`, it is not
-multiplied. Therefore a row is only as safe as the majority of the clients that hold it. If
-only an attacker holds a row, it decides alone, within 1 / K of the whole step. Bounds
-(`tff_xc.options.robust`) do not depend on the number of clients that hold a row.
+The values of a row come only from clients that received the row. If other clients counted as zeros,
+the median of a row that fewer than half of the clients received would be zero. Rare classes would
+then never be learned.
 
-The server needs the unencrypted updates of all clients side by side. So it needs memory
-for K encoders and all rows sent, and secure sums are not possible.
+A merge uses the trimmed mean in place of its own mean. `merge.SumRows` multiplies the trimmed mean
+by the share of clients that received the row, so beta = 0 gives its own mean with equal weights.
+`merge.SumRows` with `row_renormalise`, and `merge.ReplaceRows`, do not multiply.
+
+A row is therefore only as safe as the majority of the clients that received it. If an attacker is
+the only client that received a row, it decides the row's change alone. `merge.SumRows` divides this
+change by the number of clients. Bounds (`tff_xc.options.robust`) do not depend on the number of
+clients that received a row.
+
+The server needs the unencrypted updates of all clients side by side. It needs memory for K encoders
+and all rows sent, and secure sums are not possible.
 """
 
 import collections
@@ -55,9 +58,9 @@ def trimmed_mean(values: tf.Tensor, fraction: float) -> tf.Tensor:
 
 
 def trimmed_rows(stacked: folding.StackedRows, fraction: float) -> folding.RowSums:
-  """Returns each row's trimmed mean over the clients that hold it, times their weights.
+  """Returns the trimmed mean of each row, times the weight of the clients that sent the row.
 
-  It sorts all numbers of the stack, which needs a few times the stack's memory.
+  The function sorts all numbers of the stack, which needs a few times the stack's memory.
   """
   order = tf.argsort(stacked.ids, stable=True)
   ids, place, counts = tf.unique_with_counts(tf.gather(stacked.ids, order))
@@ -80,7 +83,7 @@ def trimmed_rows(stacked: folding.StackedRows, fraction: float) -> folding.RowSu
 
 @dataclasses.dataclass(frozen=True)
 class TrimmedRows:
-  """Does the same as `merge`, but with trimmed means over the clients that hold a row.
+  """Does the same as `merge`, but with trimmed means over the clients that sent a row.
 
   Attributes:
     merge: the `merge.SumRows` or `merge.ReplaceRows` that sends rows and updates the table.
@@ -132,7 +135,7 @@ class _Update(NamedTuple):
 class _Stack(NamedTuple):
   """The updates of all clients with positive weight, side by side."""
 
-  ids: tf.Tensor  # int32 [K]; only their number matters, which counts the updates.
+  ids: tf.Tensor  # int32 [K], zeros; their number is the number of updates.
   value: Any
 
 
