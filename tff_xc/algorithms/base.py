@@ -1,8 +1,9 @@
-"""Base classes of the algorithms: local training, clients, their options, a server.
+"""Base classes of the algorithms, with the hyperparameters of clients and server.
 
-An algorithm is a class whose fields are its hyperparameters. Its `make` answers the four
-questions of a round, and `algorithm` adds the options of its base classes. Importing this
-module does not import TensorFlow; its functions do.
+An algorithm is a class whose fields are its hyperparameters. Its method `make` answers the four
+questions of a round (see `tff_xc.round`). Its method `algorithm` also adds the options of its base
+classes. Importing this module does not import TensorFlow. Its functions import TensorFlow when they
+are called.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
   from tff_xc import classifier as classifier_lib
   from tff_xc.round import algorithm as algorithm_lib, local_training as local_training_lib
 
-# Requirements that an algorithm can have on a task (`Base.needs`).
+# What an algorithm may require of a task (`Base.needs`).
 ONE_LABEL = 'examples with one label each'
 COSINES = 'cosine logits'
 
@@ -38,13 +39,13 @@ class Answers(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-  """Facts about the clients' data from which an algorithm is built.
+  """Facts about the clients' data that an algorithm may need.
 
   Attributes:
     max_positives: the largest number of class rows that a client's labels name.
     num_clients: the number of clients in the data set.
-    class_probabilities: the class distribution p, up to a factor, [n]. FedIR needs it if
-      --importance_weights is not 'uniform', and so does --calibration=prior.
+    class_probabilities: [n], the class distribution p, up to a factor. FedIR needs it, except with
+      --importance_weights=uniform. --calibration=prior also needs it.
     examples_per_round: the number of examples that a client draws for a round; 0: all.
   """
 
@@ -54,7 +55,7 @@ class Facts:
   examples_per_round: int = 0
 
   def all_clients(self) -> int:
-    """Returns `num_clients`; TypeError if it is not known."""
+    """Returns `num_clients`. Raises TypeError if it is not known."""
     if not self.num_clients or self.num_clients < 1:
       raise TypeError('num_clients is missing: the number of all clients')
     return self.num_clients
@@ -64,10 +65,16 @@ class Facts:
 class Base:
   """Hyperparameters that every algorithm has.
 
-  Class attributes are `name`, the value of `--algorithm`; `paper`, which introduced the
-  algorithm; `answers` to the four questions; `needs`: `ONE_LABEL`, `COSINES`, both or nothing;
-  `has_clients`; and those that `hp.declared` adds. `tff_xc.options.conflicts` lists the options
-  that exclude each other.
+  `hp.declared` adds class attributes. The other class attributes are:
+
+    options: the classes of options whose fields are also hyperparameters.
+    name: the value of `--algorithm`.
+    paper: the paper that introduced the algorithm.
+    answers: the answers to the four questions.
+    needs: `ONE_LABEL`, `COSINES`, both or none.
+    has_clients: whether clients receive and send messages.
+
+  `tff_xc.options.conflicts` lists the options that exclude each other.
   """
 
   options = (calibration.Calibration, schedules.OfClients)
@@ -110,10 +117,10 @@ class Base:
   def algorithm(
     self, model: classifier_lib.EmbeddingClassifier, **facts
   ) -> algorithm_lib.Algorithm:
-    """Returns the `Algorithm`: its answers to the four questions and its client sampling.
+    """Returns the `Algorithm` for a model, with the options and the client sampling.
 
-    `facts` are attributes of `Facts`. Raises InputError if the model does not meet the
-    algorithm's needs. `made`, not this method, refuses values that exclude each other.
+    `facts` are attributes of `Facts`. Raises InputError if the model does not meet the algorithm's
+    needs. This method does not check whether values exclude each other. `made` does.
     """
     known = Facts(**facts)
     made = self.finish(self.make(model, known), known)
@@ -127,9 +134,9 @@ class Base:
   ) -> algorithm_lib.Algorithm:
     """Returns the `Algorithm` that keyword arguments describe.
 
-    The arguments are hyperparameters, which are checked like flags; attributes of `Facts`;
-    and attributes of `tff_xc.round.algorithm.Algorithm`, such as `local_training`, which
-    replace the algorithm's own.
+    There are three kinds of arguments: hyperparameters, which are checked like flags; attributes of
+    `Facts`; and attributes of `tff_xc.round.algorithm.Algorithm`, such as `local_training`, which
+    replace the algorithm's own attributes.
     """
     from tff_xc.round import algorithm
 
@@ -180,7 +187,7 @@ class Base:
     )
 
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
-    """Returns sentences about allowed values that are likely to fail."""
+    """Returns sentences that warn of values that are allowed but likely to fail."""
     del num_classes
     if calibration.Calibration.of(self).leaves_out and max_positives == 1:
       return [
@@ -201,13 +208,13 @@ class Base:
   ) -> dict[str, Any]:
     """Returns the values of the hyperparameters that apply, see `hp.resolve`.
 
-    `others` are a run's other settings, by name, which may exclude some of these values.
+    `others` are dictionaries of a run's other settings, which may exclude some of these values.
     `num_classes` is the number of classes of the data, or None if it is not known.
     """
     if given.get('local_steps') and 'local_epochs' in given:
       raise errors.InputError('--local_epochs does not apply with --local_steps; give one of them')
     if 'local_epochs' in given and 'local_steps' not in given:
-      # The epochs that the user gave replace the task's number of steps.
+      # If the user gave a number of epochs, it replaces the task's number of steps.
       of_algorithm = {**of_algorithm, 'local_steps': 0}
     own = {n: v for n, v in given.items() if not any(n in group for group in others)}
     values = hp.resolve(cls, own, task_defaults, of_algorithm)
@@ -232,7 +239,10 @@ class Base:
 
   @classmethod
   def fit(cls, values: dict, given: Collection[str], num_classes: int | None) -> None:
-    """Lowers defaults to the number of classes, if known, and refuses values above it."""
+    """Lowers defaults that exceed the number of classes, and refuses other such values.
+
+    If `num_classes` is None, it changes and refuses nothing.
+    """
 
 
 @hp.declared
@@ -295,7 +305,10 @@ class Federated(Base):
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:
-    """Whether each client keeps its model and therefore has to receive the whole model."""
+    """Returns whether each client keeps a model or a state of the same size.
+
+    Clients must then receive the whole model.
+    """
     return bool(values.get('contrastive_weight'))
 
 
@@ -354,9 +367,10 @@ class Server(Base):
     return dataclasses.replace(made, encoder_optimizer=optimizer)
 
   def _optimizers(self):
-    """Returns the server's optimizer of all weights, and that of selected rows."""
-    # Both compute the same, except Adam on requested rows only: a row without a
-    # gradient does not move with Adagrad, and moves by its momentum with SGD.
+    """Returns (the server's optimizer of all weights, its optimizer of selected rows)."""
+    # Both optimizers give the same result, except if Adam updates only requested rows. With
+    # Adagrad, a row without a gradient does not move. With SGD, `RowMomentum` also moves a row that
+    # has no gradient.
     from tff_xc.round import optimizers
 
     rate, kind = self.server_learning_rate, self.server_optimizer
@@ -427,7 +441,7 @@ def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
 
 
 def check_negatives(negatives: int, num_classes: int) -> None:
-  """Raises `errors.InputError` unless there are more classes than negatives."""
+  """Raises `errors.InputError` if there are at least as many negatives as classes."""
   if negatives >= num_classes:
     raise errors.InputError(
       f'--negatives={negatives}: expected fewer than the {num_classes}'
@@ -457,7 +471,7 @@ _ARGUMENTS = {
 def builder(cls: type[Base]) -> Callable:
   """Returns `build_<algorithm>`, for users of TFF's own `build_*` functions.
 
-  That function takes the hyperparameters, the attributes of `Facts`, `seed`,
+  `build_<algorithm>` takes the hyperparameters, the attributes of `Facts`, `seed`,
   `table_optimizer` and any attribute of `tff_xc.round.algorithm.Algorithm`, such as
   `model_aggregator`. It returns a `tff.learning.templates.LearningProcess`.
   """

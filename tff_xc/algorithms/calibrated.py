@@ -1,10 +1,9 @@
 """FedRS, FedLC and logit adjustment: softmax with logits corrected by class counts.
 
-`tff_xc.options.calibration` describes how each of them changes the logits.
-`--calibration` does the same in every algorithm with a softmax. FedLC never needs rows
-of classes that a client does not have, so `posonly --calibration=counts` is FedLC that
-sends only the client's own rows. `fedss --calibration=restricted` is FedRS on sampled
-negatives.
+`tff_xc.options.calibration` describes how each method changes the logits. The flag `--calibration`
+does the same in every algorithm with a softmax. FedLC nearly ignores classes that a client does not
+have. Therefore `posonly --calibration=counts` is FedLC whose clients send only their own class
+rows. `fedss --calibration=restricted` is FedRS with sampled negatives.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from tff_xc.options import calibration as calibration_lib, hyperparameters as hp
 
 @hp.declared
 class FedRS(fedavg.FedAvg):
-  """FedAvg whose clients scale the logits of classes that they do not have by alpha.
+  """FedAvg with a softmax that multiplies the logits of a client's missing classes by alpha.
 
-  Li, Zhan: "FedRS: Federated Learning with Restricted Softmax for Label Distribution
-  Non-IID Data", KDD 2021. FedRS equals FedAvg if alpha = 1, or if every client has all
-  classes.
+  Li, Zhan: "FedRS: Federated Learning with Restricted Softmax for Label Distribution Non-IID Data",
+  KDD 2021. FedRS equals FedAvg if alpha = 1, or if every client has all classes.
   """
 
   name = 'fedrs'
@@ -32,11 +30,11 @@ class FedRS(fedavg.FedAvg):
 
 @hp.declared
 class FedLC(fedavg.FedAvg):
-  """FedAvg whose clients give rare classes wider margins (tau).
+  """FedAvg with a softmax that gives a client's rare classes wider margins (tau).
 
-  Zhang, Li, Li, Xu, Wu, Ding, Wu: "Federated Learning with Label Distribution Skew via
-  Logits Calibration", ICML 2022, arXiv:2209.00189. FedLC equals FedAvg if tau = 0, or if
-  every client has all classes equally often.
+  Zhang, Li, Li, Xu, Wu, Ding, Wu: "Federated Learning with Label Distribution Skew via Logits
+  Calibration", ICML 2022, arXiv:2209.00189. FedLC equals FedAvg if tau = 0, or if every client has
+  all classes equally often.
   """
 
   name = 'fedlc'
@@ -49,10 +47,10 @@ class FedLC(fedavg.FedAvg):
 
 @hp.declared
 class LogitAdjustment(fedss.Centralized):
-  """Centralized training with logits plus tau log p: FedLC's counterpart.
+  """Centralized training that adds tau log p to the logits: FedLC's counterpart.
 
-  Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning via Logit
-  Adjustment", ICLR 2021, arXiv:2007.07314. With tau = 0, or if all classes are equally
+  p is the class distribution. Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning via
+  Logit Adjustment", ICLR 2021, arXiv:2007.07314. With tau = 0, or if all classes are equally
   frequent, it equals centralized training.
   """
 

@@ -1,10 +1,10 @@
 """FedAvg, and its variants with another server optimizer, a penalty or a contrastive term.
 
-McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning
-of Deep Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629,
-Algorithm 1. Clients train on all classes, and the new model is the mean of the
-clients' models, weighted by their numbers of examples: SGD of rate 1 on the server.
-`fedss.FullSoftmax` is the same with the server of the FedSS paper.
+McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of Deep Networks
+from Decentralized Data", AISTATS 2017, arXiv:1602.05629, Algorithm 1. Clients train on all classes.
+The new model is the average of the client models, weighted by number of examples. This equals SGD
+with learning rate 1 on the server. `fedss.FullSoftmax` is FedAvg with the server optimizer of the
+FedSS paper.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tff_xc.options import hyperparameters as hp
 
 @hp.declared
 class FedAvg(base.Softmax):
-  """Federated averaging: the mean of the clients' models."""
+  """Federated averaging: the new model is the average of the client models."""
 
   name = 'fedavg'
   paper = 'McMahan 2017'
@@ -32,11 +32,10 @@ class FedAvg(base.Softmax):
 class FedAvgM(base.Softmax):
   """FedAvg with plain (not Nesterov's) momentum 0.9 on the server.
 
-  Hsu, Qi, Brown: "Measuring the Effects of Non-Identical Data Distribution for
-  Federated Visual Classification", 2019, arXiv:1909.06335, and the FedVC / FedIR paper
-  by the same authors: v <- beta v + g, theta <- theta - gamma v, with the
-  pseudo-gradient g, gamma = 1 and beta = 0.9. The effective learning rate is the
-  clients' learning rate divided by 1 - beta.
+  Hsu, Qi, Brown: "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+  Classification", 2019, arXiv:1909.06335, and the FedVC / FedIR paper by the same authors. With the
+  pseudo-gradient g, gamma = 1 and beta = 0.9, the server's step is v <- beta v + g, theta <- theta
+  - gamma v. The effective learning rate is the clients' learning rate divided by 1 - beta.
   """
 
   name = 'fedavgm'
@@ -82,9 +81,9 @@ class FedAMS(FedAdam):
   """FedAvg with AMSGrad on the server's pseudo-gradient.
 
   Wang, Lin, Chen: "Communication-Efficient Adaptive Federated Learning", ICML 2022,
-  arXiv:2205.02719. Like TurboSVM-FL, this class uses PyTorch's Adam with `amsgrad`: it
-  corrects the bias of the largest second moment and adds epsilon to its root. (The
-  paper takes the maximum with epsilon and does not correct the bias.)
+  arXiv:2205.02719. Like TurboSVM-FL, this class uses PyTorch's Adam with `amsgrad`. PyTorch
+  corrects the bias of the largest second moment and adds epsilon to its root. (The paper takes the
+  maximum with epsilon and does not correct the bias.)
   """
 
   name = 'fedams'
@@ -96,12 +95,11 @@ class FedAMS(FedAdam):
 
 @hp.declared
 class FedProx(FedAvg):
-  """FedAvg whose clients stay near the model that they received.
+  """FedAvg with a penalty that keeps clients near the model that they received.
 
-  Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in
-  Heterogeneous Networks", MLSys 2020, arXiv:1812.06127. Every client does all its local
-  work. The default mu = 0.02 is that of TurboSVM-FL's code, whose penalty is 0.01 times
-  the squared distance, without the factor 1/2.
+  Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks",
+  MLSys 2020, arXiv:1812.06127. Every client does all its local work. The default mu = 0.02 comes
+  from TurboSVM-FL's code. Its penalty is 0.01 times the squared distance, without the factor 1/2.
   """
 
   name = 'fedprox'
@@ -116,17 +114,16 @@ _UNLESS_PUBLISHED = {'of': 'moon_published', 'only_with': (False,)}
 
 @hp.declared
 class MOON(FedAvg):
-  """FedAvg with a contrastive term between the global and the client's previous model.
+  """FedAvg with a contrastive term between the global model and the client's previous model.
 
-  Li, He, Song: "Model-Contrastive Federated Learning", CVPR 2021, arXiv:2103.16257.
-  Each client keeps its model from the last round in which it participated, and the
-  run stores it with the checkpoints (see `tff_xc.options.contrastive`).
+  Li, He, Song: "Model-Contrastive Federated Learning", CVPR 2021, arXiv:2103.16257. Each client
+  keeps its model from the last round in which it participated, and the run stores this model with
+  the checkpoints (see `tff_xc.options.contrastive`).
 
-  In TurboSVM-FL's published code, MOON has no effect: with one local epoch the
-  contrastive term's softmax runs over a single column, so the term is zero and has no
-  gradient. The result is FedAvg on examples in their stored order (`moon_published`).
-  With more epochs, the published code contrasts with features of an earlier epoch; this
-  class does not.
+  In TurboSVM-FL's published code, MOON has no effect. With one local epoch, the softmax of the
+  contrastive term runs over a single column, so the term is zero and has no gradient. The result is
+  FedAvg on examples in their stored order (`moon_published`). With more epochs, the published code
+  contrasts with features of an earlier epoch. This class does not.
   """
 
   name = 'moon'
@@ -138,7 +135,7 @@ class MOON(FedAvg):
     "MOON as TurboSVM-FL's published code runs it with one local epoch: no"
     ' contrastive term, no shuffling',
   )
-  # On every task, the published form trains one epoch in the stored order.
+  # The published code always trains one epoch in the stored order.
   local_steps: int = hp.again(FedAvg, 'local_steps', **_UNLESS_PUBLISHED)
   local_epochs: int = hp.again(FedAvg, 'local_epochs', **_UNLESS_PUBLISHED)
   shuffle: bool = hp.again(FedAvg, 'shuffle', **_UNLESS_PUBLISHED)

@@ -1,13 +1,12 @@
 """FedAwS, federated averaging with spreadout, its baselines and its variants.
 
-Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
-2020, arXiv:2004.10342.
+Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML 2020,
+arXiv:2004.10342.
 
-A client has examples of one class (or of a few) and receives only the rows of its own
-classes. It pulls embeddings and rows together (eq. 23) and does not push classes apart.
-The server pushes them apart: it averages the encoder, writes the clients' rows into the
-table, takes a spreadout step on the rows of the round's classes (eq. 7 or 8) and
-normalises them (Algorithm 1).
+A client has examples of one class (or of a few) and receives only the rows of its own classes. Its
+loss pulls embeddings and class rows together (eq. 23) and does not push classes apart. The server
+pushes them apart (Algorithm 1). It averages the encoder, writes the clients' rows into the table,
+takes a spreadout step on the rows of the round's classes (eq. 7 or 8) and normalises these rows.
 
   FedAwS            positive hinge, spreadout
   Baseline-1        positive hinge, no spreadout: all classes collapse
@@ -17,21 +16,24 @@ normalises them (Algorithm 1).
   FedAwS (TurboSVM-FL)  softmax on all rows, then a penalty on their cosines
   softmax oracle    `tff_xc.algorithms.fedss.Centralized`
 
-A client may have several classes, and several clients may share a class: a client sends
-all its rows, and a class's new row is the mean of the rows sent, weighted by examples.
+A client may have several classes, and several clients may share a class. A client sends the rows of
+all its classes. The new row of a class is the mean of the rows that clients sent for it, weighted
+by number of examples.
 
-Algorithm 1 replaces a class's row by its client's row, so the row of a rare class moves
-as fast as the row of a frequent class. If class sizes differ much, rare rows end up
-closest to every embedding, and P@1, which rewards frequent classes, drops. 'row_update' =
-'mean' averages rows as the paper's footnote averages the encoder: a row moves by n_i / n
-of its client's delta (by 1 / K with uniform weights). With the weighting 'examples' and
-one local step on all of a client's examples, a round is then one step on the positive
-loss of all examples of its clients. This option is not in the paper.
+In Algorithm 1, the row of a client replaces the row of its class. Therefore the row of a rare class
+moves as fast as the row of a frequent class. If class sizes differ much, the rows of rare classes
+end up closest to every embedding. P@1 then drops, because it rewards frequent classes.
 
-The paper leaves three choices open: the classes of eq. (8), by default those of the
-round's clients ('spreadout_classes'); the distance in eq. (8) ('spreadout_distance', see
-`tff_xc.algorithms.spreadout`); and the learning rate of the spreadout step
-('spreadout_learning_rate').
+'row_update' = 'mean' averages rows as the paper's footnote averages the encoder. A row moves by n_i
+/ n times the change of its client (by 1 / K with uniform weights). Assume the weighting 'examples'
+and one local step on all of a client's examples. A round is then one gradient step on the positive
+loss of all its clients' examples. This option is not in the paper.
+
+The paper leaves three choices open:
+
+  'spreadout_classes': the classes of eq. (8), by default the classes of the round's clients.
+  'spreadout_distance': the distance in eq. (8), see `tff_xc.algorithms.spreadout`.
+  'spreadout_learning_rate': the learning rate of the spreadout step.
 """
 
 from __future__ import annotations
@@ -214,10 +216,10 @@ class FedAwS(Baseline1):
 class FedAwSPosOnly(fedss.PosOnly):
   """FedAwS in FedSS's comparison: PosOnly, then spreadout on all rows.
 
-  Clients train PosOnly, and the server takes its momentum step, then one spreadout step on
-  all n rows. The step size is lambda, which includes the learning rate. It needs tuning,
-  because the paper gives no value. The spreadout gradient goes through the rows'
-  normalisation, because the logits are cosines.
+  Clients train with PosOnly's loss. The server takes its momentum step, then one spreadout step on
+  all n rows. The size of the spreadout step is lambda, which includes the learning rate. The paper
+  gives no value for lambda, so it needs tuning. The spreadout gradient goes through the
+  normalisation of the rows, because the logits are cosines.
   """
 
   name = 'fedaws_posonly'
@@ -252,11 +254,11 @@ class FedAwSPosOnly(fedss.PosOnly):
 class FedAwSSoftmax(fedavg.FedAvg):
   """FedAwS in TurboSVM-FL's comparison: softmax, then a cosine penalty on rows.
 
-  Clients train softmax on all classes. After FedAvg, the server takes one Adam step that
-  lowers sum_{i < j} max(0, cos(w_i, w_j)) of the class rows; a bias is a row's last
-  coordinate. This variant has no weight lambda, no margin and no selection of nearest
-  classes, and it does not train on positive labels only. Adam has PyTorch's form, and the
-  server keeps its state over rounds.
+  Clients train softmax on all classes. After FedAvg, the server takes one Adam step that lowers
+  sum_{i < j} max(0, cos(w_i, w_j)) of the class rows. The last coordinate of a row is its bias.
+  This variant has no weight lambda, no margin and no selection of nearest classes, and it does not
+  train on positive labels only. Adam has PyTorch's form, and the server keeps its state over
+  rounds.
   """
 
   name = 'fedaws_softmax'

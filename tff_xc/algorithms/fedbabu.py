@@ -12,11 +12,11 @@ from tff_xc.options import hyperparameters as hp
 
 @hp.declared
 class FedBABU(fedavg.FedAvg):
-  """FedAvg of the encoder (body); class rows (head) keep their initial values.
+  """FedAvg of the encoder (body). Class rows (head) keep their initial values.
 
-  Clients have these rows from the start, so a round sends no rows. `launch.evaluate
-  --personalize` fine-tunes each client's head before the test, as in the paper, or its
-  encoder and head. `--trainable=body` fixes the class rows in other algorithms.
+  Clients have these rows from the start, so a round sends no rows. `launch.evaluate --personalize`
+  fine-tunes each client's head before the test, as in the paper, or both its encoder and its head.
+  With `--trainable=body`, other algorithms also keep the class rows fixed.
   """
 
   name = 'fedbabu'

@@ -1,15 +1,14 @@
-"""FedDyn: each client's objective is corrected by a gradient that it keeps.
+"""FedDyn: each client stores a gradient that corrects its objective.
 
-Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama: "Federated Learning Based
-on Dynamic Regularization", ICLR 2021, arXiv:2111.04263, Algorithm 1. There are m clients;
-the clients in P_t train in round t. A client minimises
+Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama: "Federated Learning Based on Dynamic
+Regularization", ICLR 2021, arXiv:2111.04263, Algorithm 1. There are m clients, and the clients in
+P_t train in round t. A client minimises
 
   L_k(theta) - <g_k, theta> + alpha / 2 |theta - theta_G|^2            eq. (1)
 
-and then stores g_k <- g_k - alpha (theta_k - theta_G), which at an optimum is the
-gradient of its loss. The server stores the drift h <- h - alpha / m sum (theta_k -
-theta_G), summed over P_t. The new model is the mean of the clients' models, minus
-h / alpha.
+and then stores g_k <- g_k - alpha (theta_k - theta_G). At an optimum, g_k is the gradient of the
+client's loss. The server stores the drift h <- h - alpha / m sum (theta_k - theta_G), with the sum
+over P_t. The new model is the mean of the clients' models, minus h / alpha.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from tff_xc.round import parts
 class FedDyn(base.Federated):
   """FedAvg with a dynamic regularizer, for which each client stores a gradient.
 
-  A client stores a number for each weight that it trains, so all clients receive all class
-  rows. P_t contains the clients whose updates arrive and are finite, so h is the mean of
-  all clients' g_k. --dp hides the size of P_t and uses clients_per_round in its place.
+  A client stores a number for each weight that it trains, so all clients receive all class rows.
+  P_t contains the clients whose updates arrive and are finite, so h is the mean of all clients'
+  g_k. With --dp, the server does not know the size of P_t, and clients_per_round replaces it.
   """
 
   name = 'feddyn'
@@ -85,7 +84,7 @@ def trained(weights, frozen) -> collections.OrderedDict:
 
 @dataclasses.dataclass(frozen=True)
 class _Regulariser:
-  """The penalty - <g_k, theta> + alpha / 2 |theta - theta_G|^2; g_k is initially zero."""
+  """The penalty - <g_k, theta> + alpha / 2 |theta - theta_G|^2, with g_k = 0 at the start."""
 
   alpha: float
   frozen: Collection[str]
@@ -128,10 +127,13 @@ class _Gradient(parts.Part):
 
 
 def _less_the_drift(all_clients: int):
-  """Returns the server's optimizer: the mean minus h / alpha, which is its state."""
+  """Returns the server's optimizer: the new model is the mean minus h / alpha."""
 
   class LessTheDrift(tff.learning.optimizers.Optimizer):
-    """Takes the negative mean delta of `clients` clients as gradient, so alpha cancels."""
+    """Takes as gradient the negative mean change of `clients` clients.
+
+    Its state is h / alpha, so it does not need alpha.
+    """
 
     def __init__(self, clients=None):
       self._clients = clients

@@ -1,18 +1,17 @@
 """FedNova: clients that take more local steps do not get a larger weight.
 
-Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in
-Heterogeneous Federated Optimization", NeurIPS 2020, arXiv:2007.07481. A client's change
-is a sum of its gradients with the factors a_k. FedNova divides the change by the sum of
-these factors, ||a_k||_1. The server averages with the weights p_k = n_k / n and
-multiplies the mean by tau_eff:
+Wang, Liu, Liang, Joshi, Poor: "Tackling the Objective Inconsistency Problem in Heterogeneous
+Federated Optimization", NeurIPS 2020, arXiv:2007.07481. A client's change is a sum of its gradients
+with the factors a_k. FedNova divides the change by the sum of these factors, ||a_k||_1. The server
+averages with the weights p_k = n_k / n and multiplies the mean by tau_eff:
 
   x <- x + tau_eff sum_k p_k (y_k - x) / ||a_k||_1    tau_eff = sum_k p_k ||a_k||_1
 
-With SGD, ||a_k||_1 is the number tau_k of local steps. With a proximal term of weight mu
-and learning rate eta, each step shrinks the change by the factor 1 - eta mu, and
-||a_k||_1 is (1 - (1 - eta mu)^tau_k) / (eta mu). If all clients take the same number of
-steps, FedNova equals FedAvg, or FedProx. (With a proximal term, the authors' code takes
-sum_k p_k tau_k as tau_eff, which is larger.)
+With SGD, ||a_k||_1 is the number tau_k of local steps. With a proximal term of weight mu and
+learning rate eta, each step shrinks the change by the factor 1 - eta mu. Then ||a_k||_1 is (1 - (1
+- eta mu)^tau_k) / (eta mu). If all clients take the same number of steps, FedNova equals FedAvg, or
+FedProx with a proximal term. (With a proximal term, the authors' code takes sum_k p_k tau_k as
+tau_eff, which is larger.)
 """
 
 from __future__ import annotations
@@ -29,10 +28,11 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedNova(fedavg.FedAvg):
-  """Averages the clients' changes per local step, times the mean number of steps.
+  """Averages each client's change divided by its number of steps.
 
-  With --local_epochs, clients with different numbers of examples take different numbers
-  of steps. Batch statistics are averaged as in FedAvg.
+  The server multiplies the average by the mean number of steps. With --local_epochs, clients with
+  different numbers of examples take different numbers of steps. Batch statistics are averaged as in
+  FedAvg.
   """
 
   name = 'fednova'
@@ -64,7 +64,7 @@ class _Normalised(parts.Part):
 
   def on_client(self, local):
     steps = tf.maximum(local.steps, 1.0)
-    if self.prox_mu:  # 1 - (1 - decay)^tau, without cancellation.
+    if self.prox_mu:  # Compute 1 - (1 - decay)^tau without cancellation.
       decay = tf.convert_to_tensor(local.rate * self.prox_mu, tf.float32)
       weighed = -tf.math.expm1(steps * tf.math.log1p(-decay))
       # With a learning rate of 0, the weights do not change.
@@ -79,7 +79,7 @@ class _Normalised(parts.Part):
 
   def on_server(self, state, total, of_round, merged):
     factor = tf.math.divide_no_nan(total, of_round.weight)
-    trained = merged.weights.encoder  # Not batch statistics.
+    trained = merged.weights.encoder  # Batch statistics are not in it.
     encoder = collections.OrderedDict(
       (name, t * factor if name in trained else t) for name, t in merged.encoder.items()
     )

@@ -1,28 +1,26 @@
 """FedProto: class rows are prototypes, the means of embeddings.
 
-Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning across
-Heterogeneous Clients", AAAI 2022, arXiv:2105.00243. A client trains its encoder f on
+Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: "FedProto: Federated Prototype Learning across Heterogeneous
+Clients", AAAI 2022, arXiv:2105.00243. A client trains its encoder f on
 
   L_S + lambda |f(x) - C_y|^2,
 
-where C_y is the global prototype of the example's class. It then sends its own
-prototypes: for each class j, the mean embedding of its D_kj examples. The server's new
-prototype of class j is the mean over the clients k that have this class, weighted by
-D_kj / N_j. The model predicts the class with the nearest prototype.
+where C_y is the global prototype of the example's class. The client then sends its own prototypes:
+for each class j, the mean embedding of its D_kj examples. The server's new prototype of class j is
+the mean over the clients k that have this class, weighted by D_kj / N_j. The model predicts the
+class with the nearest prototype.
 
-In the paper, clients share only prototypes: each client has its own encoder and
-classifier, and L_S is the classifier's cross entropy. Here all clients share one model,
-and the prototypes are its head. The server also averages encoders, as FedAvg does, and
-L_S is the cross entropy of -|f(x) - C_c|^2 over the client's classes (as in Snell,
-Swersky, Zemel: "Prototypical Networks for Few-shot Learning", NeurIPS 2017,
-arXiv:1703.05175). With cosine logits of scale s, f(x) and C_c are normalised first, and
-L_S is the cross entropy of s cos(f(x), C_c).
+In the paper, clients share only prototypes. Each client has its own encoder and classifier, and L_S
+is the classifier's cross entropy. Here all clients share one model, and the prototypes are its
+head. The server also averages encoders, as FedAvg does. L_S is the cross entropy of -|f(x) - C_c|^2
+over the client's classes (as in Snell, Swersky, Zemel: "Prototypical Networks for Few-shot
+Learning", NeurIPS 2017, arXiv:1703.05175). With cosine logits of scale s, f(x) and C_c are
+normalised first, and L_S is the cross entropy of s cos(f(x), C_c).
 
-The paper's second term compares the client's prototypes with the global ones, summed
-over its classes. The authors' code compares single embeddings, as here, but takes the
-mean over coordinates in place of the squared distance. The paper's mean of prototypes
-has an additional factor of one over the number of clients; the authors' code takes the
-unweighted mean.
+The paper's second term compares the client's prototypes with the global prototypes, summed over its
+classes. The authors' code compares single embeddings, as here, but takes the mean over coordinates
+in place of the squared distance. The paper's mean of prototypes has an additional factor of one
+over the number of clients. The authors' code takes the unweighted mean.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedProto(base.Server, base.Federated):
-  """FedAvg of the encoder; the head consists of prototypes, and clients receive their own.
+  """FedAvg of the encoder. The head consists of prototypes, and clients receive their own.
 
-  A class has no prototype before a client has sent one. Until then its examples have
-  zero loss, and the model never predicts it, so clients only send their means in the
-  first round. A class without examples in a round keeps its prototype. The server's
-  optimizer updates only the encoder.
+  A class has no prototype before a client has sent one. Until then, its examples have zero loss,
+  and the model never predicts the class. In the first round, clients therefore only send their
+  means. A class without examples in a round keeps its prototype. The server's optimizer updates
+  only the encoder.
   """
 
   name = 'fedproto'
@@ -96,7 +94,7 @@ class FedProto(base.Server, base.Federated):
 
 @dataclasses.dataclass(frozen=True)
 class _NearPrototypes:
-  """The loss. It is 0 for a class without prototype, and does not train prototypes."""
+  """FedProto's loss. It is 0 for a class without prototype, and does not train prototypes."""
 
   head: Any
   softmax: Any
@@ -116,7 +114,7 @@ class _NearPrototypes:
 
 @dataclasses.dataclass(frozen=True)
 class _Prototypes(parts.Part):
-  """The class rows that a client sends: the mean embedding and the number of examples."""
+  """Replaces the class rows that a client sends by mean embeddings and numbers of examples."""
 
   head: Any
 
@@ -134,7 +132,7 @@ class _Prototypes(parts.Part):
 
 
 def _means():
-  """Returns the merge that averages prototypes, weighted by the class's examples."""
+  """Returns the merge that averages prototypes, weighted by numbers of examples."""
   from tff_xc.round import folding, merge
 
   @tff.tensorflow.computation

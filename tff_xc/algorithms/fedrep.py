@@ -1,14 +1,13 @@
 """FedRep: clients share an encoder, and each client keeps its own head.
 
-Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for
-Personalized Federated Learning", ICML 2021, arXiv:2102.07078, Algorithm 1. In a round,
-a client trains its class rows (head) with the received encoder (representation) fixed,
-and then the encoder with these rows fixed. It sends the encoder's change and keeps the
-rows. The server moves the encoder by the mean change.
+Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for Personalized
+Federated Learning", ICML 2021, arXiv:2102.07078, Algorithm 1. In a round, a client first trains its
+class rows (head) with the received encoder (representation) fixed. It then trains the encoder with
+these rows fixed. It sends the encoder's change and keeps the rows. The server moves the encoder by
+the mean change.
 
-In the paper all clients have equal weights. Here they are weighted by their numbers of
-examples, as in FedAvg, or equally with --virtual_client_size. With zero head epochs,
-FedRep is FedBABU.
+In the paper all clients have equal weights. Here the weights are the clients' numbers of examples,
+as in FedAvg, or equal with --virtual_client_size. With zero head epochs, FedRep is FedBABU.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedRep(fedbabu.FedBABU):
-  """FedAvg of the encoder; each client trains and keeps its own class rows.
+  """FedAvg of the encoder. Each client trains and keeps its own class rows.
 
-  A client that participates for the first time starts with the server's initial class
-  rows, which all clients have and which the server's model keeps. `launch.evaluate
-  --per_client` scores each client with its own rows.
+  In its first round, a client starts with the server's initial class rows. All clients have these
+  rows, and the server's model keeps them. `launch.evaluate --per_client` scores each client with
+  its own rows.
   """
 
   name = 'fedrep'

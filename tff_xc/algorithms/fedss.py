@@ -1,27 +1,26 @@
 """FedSS, federated sampled softmax, and its baselines.
 
-Waghmare, Qi, Chen, Sirotenko, Meron: "Efficient Image Representation Learning
-with Federated Sampled Softmax", 2022, arXiv:2203.04888.
+Waghmare, Qi, Chen, Sirotenko, Meron: "Efficient Image Representation Learning with Federated
+Sampled Softmax", 2022, arXiv:2203.04888.
 
-A client requests the rows of its own classes P_k and of m sampled negatives
-N_k, trains a sampled softmax on them, and sends row deltas back. The server
-adds row deltas by class and takes a momentum step. The baselines differ
-in the requested rows and in the terms of the softmax's denominator:
+A client requests the rows of its own classes P_k and of m sampled negatives N_k, trains a sampled
+softmax on these rows, and sends the changes of the rows back. The server adds changes by class and
+takes a momentum step. The baselines differ in the requested rows and in the terms of the softmax's
+denominator. t is the example's class:
 
-  FedSS         S_k = P_k and N_k   eq. (5), (6)
+  FedSS         P_k and N_k         eq. (5), (6)
   NegOnly       {t} and N_k         eq. (7)
   PosOnly       P_k                 eq. (8)
   FullSoftmax   all n               eq. (2)
   Centralized   all n, IID minibatches, no clients
 
-Sign on the server: the paper's Algorithm 1 defines a delta as after minus
-before and then subtracts it. Here it is added, because subtracting would
-diverge.
+The paper's Algorithm 1 defines a change as weights after training minus weights before, and the
+server subtracts it. Here the server adds the change, because subtracting would diverge.
 
-The paper uses cosine logits with scale 20, batches of 32, one local epoch and a client
-learning rate of 0.01. The server's step is the paper's: dense SGD with rate 1 and
-momentum 0.9. If clients select rows, the server computes only the requested rows, with
-equal results.
+The paper uses cosine logits with scale 20, batches of 32, one local epoch and a client learning
+rate of 0.01. The server's step is the paper's step: dense SGD with learning rate 1 and momentum
+0.9. If clients select rows, the server computes the step only for requested rows. The results are
+the same.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class Sampled(base.Server, base.Federated):
   def softmax(self, model, facts, denominator, negatives=0, correction='none', **more):
     """Returns an algorithm that trains a client's own rows and m = `negatives` sampled rows.
 
-    See `losses.HeldSoftmax` for the denominator and the correction, and
-    `request.OwnAndSampled` for `more`.
+    `losses.HeldSoftmax` explains the denominator and the correction. `more` are arguments of
+    `request.OwnAndSampled`.
     """
     from tff_xc import classifier
     from tff_xc.round import algorithm, losses, merge, tables
@@ -227,8 +226,8 @@ class PosOnly(Sampled):
 class FullSoftmax(base.Softmax):
   """Softmax over all classes: FedAvg with a server optimizer (eq. 2).
 
-  Every client receives and sends all rows. If examples have sets of labels, the loss is
-  binary cross entropy of every label.
+  Every client receives and sends all rows. If examples have sets of labels, the loss is the binary
+  cross entropy of every label.
   """
 
   name = 'fullsoftmax'
@@ -242,10 +241,10 @@ _CONTRASTIVE = {'of': 'loss', 'only_with': ('contrastive',)}
 class Centralized(base.Server):
   """Softmax on IID minibatches of all data, without clients (the oracle).
 
-  A round has one virtual client, whose examples are IID minibatches of all data. By
-  default the server adopts the virtual client's weights, so training is SGD. With one minibatch
-  a round and a local learning rate of 1, the server's optimizer receives the gradient
-  itself, so any server optimizer works as in centralized training.
+  A round has one virtual client, whose examples are IID minibatches of all data. By default the
+  server adopts the virtual client's weights, so training is SGD. With one minibatch per round and a
+  local learning rate of 1, the server's optimizer receives the gradient itself. Any server
+  optimizer then works as in centralized training.
   """
 
   name = 'centralized'
@@ -258,7 +257,7 @@ class Centralized(base.Server):
     ' has, ceil(mean n_k / batch_size)',
     least=0,
   )
-  # The server adopts the client's weights, whatever server optimizer a task has by default.
+  # The server adopts the client's weights, even if a task has another default optimizer.
   server_optimizer: str = hp.own('sgd')
   server_learning_rate: float | None = hp.own(None)
   server_momentum: float = hp.own(0.0)

@@ -17,12 +17,12 @@ from tff_xc.options import hyperparameters as hp, importance
 class FedVC(fedavg.FedAvg):
   """FedAvg on virtual clients of equal size, drawn in proportion to their examples.
 
-  See section 5.3 of the paper. It is for users whose numbers of examples differ by orders
-  of magnitude. A client's probability to participate grows with its n_k examples. In each
-  round it draws N_VC of them and takes N_VC / B steps, and all clients have equal weights.
-  The defaults N_VC = 256 and B = 64 are the paper's for iNaturalist. If all clients have
-  N_VC examples and all participate in every round, FedVC differs from FedAvg only in the
-  order of the examples.
+  See section 5.3 of the paper. FedVC is for users whose numbers of examples differ by orders of
+  magnitude. A client's probability to participate is proportional to its n_k examples. In each
+  round, the client draws N_VC examples and takes N_VC / B steps. All clients have equal weights.
+  The defaults N_VC = 256 and B = 64 are the paper's values for iNaturalist. If all clients have
+  N_VC examples and all participate in every round, FedVC differs from FedAvg only in the order of
+  the examples.
   """
 
   name = 'fedvc'
@@ -37,10 +37,10 @@ class FedVC(fedavg.FedAvg):
 class FedIR(fedavg.FedAvg):
   """FedAvg with examples weighted as if all clients had the same class distribution.
 
-  See equations (1) to (4) of the paper. An example of class y at client k has the weight
-  p(y) / q_k(y), as if the client's classes had the target distribution p. The loss of a
-  minibatch is divided by the sum of its weights (see `tff_xc.options.importance`). If
-  every client has only one class, FedIR equals FedAvg.
+  See equations (1) to (4) of the paper. An example of class y at client k has the weight p(y) /
+  q_k(y). q_k is the client's class distribution, and p is the target distribution. The loss of a
+  minibatch is divided by the sum of its weights (see `tff_xc.options.importance`). If every client
+  has only one class, FedIR equals FedAvg.
   """
 
   name = 'fedir'

@@ -61,7 +61,7 @@ HYPERPARAMETERS: Mapping[str, hp.Hyperparameter] = {
 
 
 def get(name: str) -> type[base.Base]:
-  """Returns the algorithm; raises `errors.InputError` for an unknown name."""
+  """Returns the algorithm with this name. Raises `errors.InputError` for an unknown name."""
   if name not in ALGORITHMS:
     choice = wording.meant(name, ALGORITHMS)
     choice = choice or f'; choose one of {", ".join(ALGORITHMS)}'

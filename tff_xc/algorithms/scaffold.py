@@ -1,9 +1,9 @@
 """SCAFFOLD: control variates correct client drift.
 
-Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: "SCAFFOLD: Stochastic Controlled
-Averaging for Federated Learning", ICML 2020, arXiv:1910.06378, Algorithm 1. The server
-has a control variate c, and each of the N clients stores a control variate c_k. All start
-at zero. From the model x, a client takes K local steps with learning rate eta,
+Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: "SCAFFOLD: Stochastic Controlled Averaging for
+Federated Learning", ICML 2020, arXiv:1910.06378, Algorithm 1. The server has a control variate c,
+and each of the N clients stores a control variate c_k. All control variates start at zero. From the
+model x, a client takes K local steps with learning rate eta,
 
   y <- y - eta (g_k(y) - c_k + c)
 
@@ -12,9 +12,9 @@ and updates its control variate:
   option I   c_k+ = g_k(x), the gradient at the model received
   option II  c_k+ = c_k - c + (x - y) / (K eta), the mean gradient of its steps
 
-The client sends y - x and c_k+ - c_k. The server adds the mean of y - x over the round's
-clients S to x, and |S| / N times the mean of c_k+ - c_k to c. So c is always the mean of
-all clients' control variates. The first round is FedAvg with equal client weights.
+The client sends y - x and c_k+ - c_k. The server adds the mean of y - x over the round's clients S
+to x, and |S| / N times the mean of c_k+ - c_k to c. Thus c is always the mean of all clients'
+control variates. The first round is FedAvg with equal client weights.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ STEPS, GRADIENT = 'steps', 'gradient'
 class SCAFFOLD(fedavg.FedAvg):
   """FedAvg with control variates.
 
-  A control variate has a number for each trained weight, so all clients receive all class
-  rows, and a round sends twice as many bytes in both directions. Batch statistics have no
-  control variate.
+  A control variate has a number for each trained weight, so all clients receive all class rows. A
+  round sends twice as many bytes as FedAvg in both directions. Batch statistics have no control
+  variate.
   """
 
   name = 'scaffold'
@@ -96,7 +96,10 @@ class _Correction:
 
 @dataclasses.dataclass(frozen=True)
 class _Variates(parts.Part):
-  """Updates the server's c and the clients' c_k, by option II if `of_steps`, else option I."""
+  """Updates the server's c and the clients' c_k.
+
+  It uses option II if `of_steps` is True, else option I.
+  """
 
   num_clients: int
   of_steps: bool

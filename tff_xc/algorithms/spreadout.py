@@ -1,36 +1,36 @@
 """Spreadout: a server step that pushes class rows apart (FedAwS).
 
-Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML
-2020, arXiv:2004.10342.
+Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML 2020,
+arXiv:2004.10342.
 
 For unit rows v and similarities s_cy = v_c . v_y, the regularizers are
 
   eq. (7)  reg(W) = sum_c sum_{y != c} max(0, nu - d(v_c, v_y))^2
   eq. (8)  reg_top(W) = sum_c sum_{y in N_k(c)} -d(v_c, v_y)^2
 
-where N_k(c) are the k classes nearest to c, without c itself; the gradient treats N_k(c)
-as constant. The distance is Euclidean, d^2 = 2 - 2 s, or cosine, d = 1 - s. The paper
-does not say which of them eq. (8) uses. At right angles both have the same gradient. At a
-small angle t, the Euclidean distance pushes two rows apart by 2 sin t, and the cosine
-distance by 2 (1 - cos t) sin t, about t^3, so the cosine distance does not separate rows
-that have almost collapsed. Neither distance separates rows that are exactly equal.
+N_k(c) are the k classes nearest to c, without c itself. The gradient treats N_k(c) as constant. The
+distance is Euclidean, d^2 = 2 - 2 s, or cosine, d = 1 - s. The paper does not say which distance
+eq. (8) uses. At right angles, both distances have the same gradient. At a small angle t, the
+Euclidean distance pushes two rows apart by 2 sin t. The cosine distance pushes them apart by 2 (1 -
+cos t) sin t, about t^3, so it does not separate rows that have almost collapsed. Neither distance
+separates rows that are exactly equal.
 
-Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 plus a
-constant. Any rows whose sum is zero minimise it, even if some of them are
-close. Use a k well below the number of classes, or eq. (7).
+Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 plus a constant. Any rows whose
+sum is zero minimise it, even if some of these rows are close. Use a k well below the number of
+classes, or eq. (7).
 
-A step on unit rows that pushes every class away from k others multiplies the
-component that all rows share by about 1 - 4 k lambda eta. Beyond lambda eta = 1 / (2 k),
-this component grows in magnitude and alternates in sign, and the rows collapse.
-Eq. (7) pushes two rows at half its margin as hard as eq. (8) does, and it
-pushes a row from all others at once. The same bound therefore holds for eq. (7) with
-k = U - 1, unless rows are nearer than half the margin (see
-`Spreadout.step_limit`).
+Consider a step on unit rows that pushes every class away from k others. It multiplies the component
+that all rows share by about 1 - 4 k lambda eta. If lambda eta exceeds 1 / (2 k), this component
+grows in magnitude and alternates in sign, and the rows collapse.
 
-A row's gradient is a sum of rows, each times the derivative with respect to s. With few
-neighbours, or many rows, it is computed in blocks, so the full matrix of similarities is
-never in memory. With many neighbours among a few thousand rows, it is computed by dense
-products (`tff_xc.round.nearest`).
+At half the margin, eq. (7) pushes two rows apart as hard as eq. (8). It pushes a row from all U - 1
+other rows at once. The same bound therefore holds for eq. (7) with k = U - 1, unless rows are
+nearer than half the margin (see `Spreadout.step_limit`).
+
+The gradient of a row is a sum of rows, each times the derivative with respect to s. With few
+neighbours, or many rows, blocks of rows are computed in turn, so the full matrix of similarities is
+never in memory. With many neighbours among a few thousand rows, dense products compute the gradient
+(`tff_xc.round.nearest`).
 """
 
 import dataclasses
@@ -41,8 +41,8 @@ import tensorflow as tf
 from tff_xc.encoders import layers
 from tff_xc.round import nearest
 
-# The products are dense if k is at least _MANY and at least the number of rows divided by
-# _SHARE, and if there are at most _SIMILARITIES (128 MB, several times).
+# Dense products are used if k is at least _MANY and at least the number of rows divided by _SHARE,
+# and if there are at most _SIMILARITIES similarities (128 MB, several times).
 _MANY, _SHARE = 64, 64
 _SIMILARITIES = 2**25
 
@@ -55,16 +55,16 @@ POSITIVE_COSINE = 'positive_cosine'
 class Spreadout:
   """One gradient step W <- W~ - lambda eta grad reg(W~) (Algorithm 1, line 14).
 
-  The step starts at the normalised rows of W~, so a row that grew longer in a client's
-  SGD does not weaken the step.
+  The step starts at the normalised rows of W~. If a row grew longer in a client's SGD, the step is
+  therefore not weaker.
 
   Attributes:
     step_size: lambda eta.
-    nearest: k of eq. (8); 0, or a k larger than the number of other rows: all other rows.
+    nearest: k of eq. (8). 0, or a k larger than the number of other rows, means all other rows.
     distance: one of `DISTANCES`, or `POSITIVE_COSINE`.
-    margin: nu; if positive, eq. (7) replaces eq. (8).
-    tangent: start at the rows without normalising them, and differentiate
-      through their normalisation. The step then has no component along a row.
+    margin: nu. If it is positive, eq. (7) replaces eq. (8).
+    tangent: whether to start at the rows without normalising them, and to differentiate through
+      their normalisation. The step then has no component along a row.
   """
 
   step_size: float
@@ -97,9 +97,12 @@ class Spreadout:
     return tf.math.divide_no_nan(gradient - along * units, tf.norm(rows, axis=1, keepdims=True))
 
   def _by_similarity(self, s: tf.Tensor) -> tf.Tensor:
-    """Returns the derivative of a pair's term with respect to s: like `s`, or a scalar."""
+    """Returns the derivative of a pair's term with respect to s.
+
+    It has the shape of `s`, or is a scalar if it is the same for all pairs.
+    """
     if self.distance == POSITIVE_COSINE:
-      # Half, because each pair occurs as two terms here.
+      # The derivative is halved, because each pair occurs as two terms here.
       return 0.5 * tf.cast(s > 0, tf.float32)
     euclidean = self.distance == 'sq_euclidean'
     if not self.margin:
@@ -123,7 +126,7 @@ class Spreadout:
     return gradient + self._of_rows(units, rest)
 
   def _of_rows(self, units, places):
-    """Returns the gradient of the terms for which c is among `places`."""
+    """Returns the gradient of the terms of eq. (8) for the classes c in `places`."""
     size = tf.shape(units)[0]
     k = tf.clip_by_value(size - 1, 0, self.nearest)
     mine = tf.gather(units, places)
@@ -141,7 +144,10 @@ class Spreadout:
     return forth + back
 
   def _of_thresholds(self, units):
-    """Returns (gradient by dense products, places of rows in a tie, which it leaves out)."""
+    """Returns (gradient by dense products, indices of rows with ambiguous neighbours).
+
+    The gradient leaves out the terms of these rows.
+    """
     strips = nearest.similarities(units)
     found = [nearest.neighbours(strip, self.nearest) for strip in strips]
     # A term moves both rows of its pair.

@@ -1,36 +1,38 @@
 """TurboSVM-FL's server step: selective aggregation and max-margin spread-out.
 
-Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
-through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012, and the
-code that its authors published.
+Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning through SVM Aggregation
+for Lazy Clients", AAAI 2024, arXiv:2401.12012, and the code that its authors published.
 
-The class rows of all clients, with the bias as a row's last coordinate, are the points
-of one-against-one support vector machines (eq. (6)). A class's new row is the mean of
-those of its points that are support vectors in any pair, weighted by their clients'
-examples (eq. (7)). Then one Adam step, whose state is kept over rounds, lowers
+The class rows of all clients, with the bias as a row's last coordinate, are the points of
+one-against-one support vector machines (eq. (6)). The new row of a class is the mean of its support
+vectors in any pair, weighted by the clients' numbers of examples (eq. (7)). Then the server takes
+one Adam step and keeps Adam's state over rounds. The step lowers
 
   sum_{a < b} exp(-((w_a - w_b) . h_ab / |h_ab|)^2 / 2)             (eq. (8))
 
 where h_ab is the normal of the pair's machine, treated as constant.
 
-Each pair of classes, with M points each, has a machine. Its dual problem has a signed
-coefficient b_k for each of the 2 M points, with sum 0: 0 <= b_k <= C for points of
-the first class, -C <= b_k <= 0 for the second. With y_k = 1 or -1 it minimises
+Each pair of classes, with M points each, has a machine. Its dual problem has a signed coefficient
+b_k for each of the 2 M points. The coefficients sum to 0, with 0 <= b_k <= C for points of the
+first class and -C <= b_k <= 0 for points of the second. With y_k = 1 for the first class and -1 for
+the second, the machine minimises
 
   1/2 sum_kl b_k b_l K(x_k, x_l) - sum_k y_k b_k.
 
-Each step moves the two coefficients that libsvm would choose (Fan, Chen, Lin:
-"Working Set Selection Using Second Order Information for Training Support Vector
-Machines", JMLR 6, 2005), in all machines at once. Only differences of gradients
-matter, so the steps need only half of the squared distances of points in feature space,
-not the kernel itself. If two choices are equally good, rounding decides, as in libsvm.
+Each step moves the two coefficients that libsvm would choose (Fan, Chen, Lin: "Working Set
+Selection Using Second Order Information for Training Support Vector Machines", JMLR 6, 2005), in
+all machines at once. Only differences of gradients matter. Therefore the steps need only half of
+the squared distances of points in feature space, not the kernel itself. If two choices are equally
+good, rounding decides, as in libsvm.
 
-Pairs are processed in tiles of k x k classes, so that neither the matrix of all inner
-products nor the normals of all pairs are ever in memory. Only the 2 M coefficients of
-each pair are kept: 4 n^2 M bytes for n classes. If a fit chooses few of the points, the
-distances from a point are computed when it is chosen. For a linear kernel, this is done
-in float32 if the rounding errors of all steps together stay below the tolerance.
-Otherwise all distances are computed at once, and a step looks up its rows.
+Pairs are processed in tiles of k x k classes. Thus neither the matrix of all inner products nor the
+normals of all pairs are ever in memory. Only the 2 M coefficients of each pair are kept: 4 n^2 M
+bytes for n classes.
+
+If a fit can choose only few of the points, it computes the distances from a point when it chooses
+the point. With a linear kernel, these distances are float32 if the rounding errors of all steps
+together stay below the tolerance. If a fit can choose many points, all distances are computed at
+once, and a step looks up its rows.
 """
 
 import dataclasses
@@ -46,17 +48,17 @@ from tff_xc.round import randomness
 
 # libsvm uses this value in place of a squared distance that is not positive.
 _TAU = 1e-12
-# A tile has at most _CLASSES^2 pairs. It has fewer if it would exceed _COEFFICIENTS,
-# _DISTANCES or _NUMBERS (coordinates of points).
+# A tile has at most _CLASSES^2 pairs. It has fewer pairs if it would otherwise have more than
+# _COEFFICIENTS coefficients, _DISTANCES distances or _NUMBERS coordinates of points.
 _CLASSES, _COEFFICIENTS, _DISTANCES, _NUMBERS = 64, 2**17, 2**23, 2**20
 # The number of tiles computed in parallel, if there are enough threads.
 _PARALLEL = 4
 # A normal shorter than this, relative to the points and coefficients, counts as zero,
 # because float32 points that differ by less are equal.
 _ZERO = 1e-6
-# The class whose support vectors Table 4 counts.
+# The class whose support vectors the paper's Table 4 counts.
 _COUNTED = 1
-# Folded into a round's seed; no client has this number.
+# Folded into a round's seed to draw classes. No client has this number.
 _SUBSET = -1
 
 
@@ -85,7 +87,8 @@ def fit_pairs(
     lengths of the normals float32 [B]; bool [B], whether the fit ended by `steps`).
   """
   count, points = tf.shape(pairs)[0], 2 * num_points
-  # Most machines end after about M steps. Finished columns are removed after each phase.
+  # Most machines end after about M steps. Columns of finished machines are removed after each
+  # phase.
   quarters = tf.constant([2, 3, 5])
   phases = quarters.shape[0] + 1
 
@@ -99,7 +102,7 @@ def fit_pairs(
       distances, pairs, bounds, num_points, tolerance, done,
       tf.where(is_last, steps, last), *state,
     )  # fmt: skip
-    # Except for rounding, the coefficients sum to 0, so a constant does not matter.
+    # The coefficients sum to 0, except for rounding, so a constant in the gradient does not matter.
     gradient = moved - tf.reduce_mean(moved, axis=0)
     norms = tf.nn.relu(tf.reduce_sum(coefficients * gradient, axis=0))
     # Rows are gathered several times faster than columns.
@@ -215,13 +218,13 @@ def _where(condition, x, y):
 
 
 class Machines(NamedTuple):
-  """The machines of all pairs of n classes, with M points each."""
+  """The machines of all pairs of n classes, with M points for each class."""
 
   points: tf.Tensor  # float32 [n, M, d], minus `shift`.
   shift: tf.Tensor  # float32 [d]; 0 for kernels that are not translation-invariant.
-  supports: tf.Tensor  # bool [n, M], whether a point is a support vector in any pair.
-  # For each tile, float32 [k, k, 2 M]: coefficients of the first class's points, then of
-  # the second's. 0 for entries that are not pairs.
+  supports: tf.Tensor  # bool [n, M], whether a point is a support vector of any pair.
+  # For each tile, float32 [k, k, 2 M]: the coefficients of the first class's points, then those of
+  # the second class's points. Entries that are not pairs have 0.
   coefficients: tf.TensorArray
   norms: tf.TensorArray  # For each tile, float32 [k, k], squared lengths of the normals.
   stopped: tf.Tensor  # float32 scalar, the share of fits that ended by the step limit.
@@ -232,7 +235,7 @@ class _Tiles:
   """The pairs of n classes, divided into tiles."""
 
   def __init__(self, points: tf.Tensor, on_demand: tf.Tensor):
-    """Takes the points float32 [n, M, d]; `on_demand`: list all entries of a tile as pairs."""
+    """Takes the points float32 [n, M, d]. If `on_demand`, all entries of a tile count as pairs."""
     num_classes, num_points, size = tf.unstack(tf.shape(points))
 
     def root(size):
@@ -241,7 +244,7 @@ class _Tiles:
     distances = tf.where(on_demand, _CLASSES, root(_DISTANCES // 2) // num_points)
     width = tf.minimum(root(_COEFFICIENTS // (2 * num_points)), distances)
     width = tf.minimum(width, _NUMBERS // (num_points * size))
-    # At least three tiles, so that they can run in parallel.
+    # Make at least three tiles, so that they can run in parallel.
     most = tf.clip_by_value((num_classes + 1) // 2, 2, _CLASSES)
     self.width = tf.clip_by_value(width, 2, most)
     self._classes, self._all = num_classes, on_demand
@@ -251,7 +254,10 @@ class _Tiles:
     self.count = tf.shape(self._tiles)[0]
 
   def classes(self, tile):
-    """Returns (classes of the tile's rows, of its columns), each int32 [k], at most n - 1."""
+    """Returns (classes of the tile's rows, classes of its columns), each int32 [k].
+
+    A number that exceeds n - 1 becomes n - 1.
+    """
     first, second = self._numbers(tile)
     last = self._classes - 1
     return tf.minimum(first, last), tf.minimum(second, last)
@@ -262,7 +268,10 @@ class _Tiles:
     return start[0] + numbers, start[1] + numbers
 
   def pairs(self, tile):
-    """Returns (places of pairs in the tile int32 [B, 2], float32 [B]: 1 for real pairs)."""
+    """Returns (row and column of each pair in the tile int32 [B, 2], float32 [B]).
+
+    The second result is 1 for real pairs, else 0.
+    """
     first, second = self._numbers(tile)
     exists = (first[:, None] < second) & (second < self._classes)
     pairs = tf.where(exists | self._all)
@@ -288,18 +297,22 @@ def fit(
 ) -> Machines:
   """Fits the machines of all pairs.
 
-  `points` are float32 [n, M, d], `bound` is C, `tolerance` is that of `fit_pairs`, and
-  `steps` is the largest number of steps of a machine, scikit-learn's max_iter.
+  Args:
+    points: float32 [n, M, d].
+    kernel: the kernel of the machines.
+    bound: C.
+    tolerance: see `fit_pairs`.
+    steps: the largest number of steps of a machine, scikit-learn's max_iter.
   """
   shift = tf.zeros_like(points[0, 0])
-  # Distances of shorter points are more exact. Machines with a linear or radial kernel do
-  # not change if all points move by the same vector.
+  # Distances are more exact if points are short. Machines with a linear or radial kernel do not
+  # change if all points move by the same vector.
   if kernel.kind in (svm_kernel.LINEAR, 'rbf'):
     shift = tf.reduce_mean(points, axis=[0, 1])
     points -= shift
   num_points = tf.shape(points)[1]
-  # A step chooses two points, so with this many points at least half are never chosen.
-  # The number of points is halved because 2 * steps might exceed int32.
+  # A step chooses two of the 2 M points. If M is at least 2 * steps, at least half of the points
+  # are never chosen. M is halved here, because 2 * steps might exceed int32.
   on_demand = num_points // 2 >= steps
   # 0: distances at once; 1: on demand in float64; 2: on demand in float32.
   way = tf.cast(on_demand, tf.int32)
@@ -366,7 +379,7 @@ def _with_used(supports, classes, coefficients):
   """Returns `supports` int32 [n, M] with 1 for the support vectors of a tile [k, k, 2 M]."""
   used = tf.cast(tf.not_equal(coefficients, 0.0), tf.int32)
   for axis, (of, half) in enumerate(zip(classes, tf.split(used, 2, axis=-1), strict=True)):
-    # A class in the rows forms a pair with every column.
+    # Each class of the rows forms a pair with every class of the columns.
     any_pair = tf.reduce_max(half, axis=1 - axis)
     supports = tf.tensor_scatter_nd_max(supports, of[:, None], any_pair)
   return supports
@@ -465,8 +478,8 @@ class Bound:
 class SupportVectors:
   """The server's step on the rows of all clients side by side (`merge.StackRows`).
 
-  Every client sends all n rows. A class that is not drawn gets the mean of its rows, and
-  Adam's remaining momentum moves this row, as in the published code.
+  Every client sends all n rows. If a round does not draw a class, the class gets the mean of its
+  rows. Adam's remaining momentum then moves this row, as in the published code.
 
   Attributes:
     num_classes: n, at least 2.
@@ -517,7 +530,7 @@ class SupportVectors:
     )
     supports = weights * tf.cast(machines.supports, tf.float32)
     selected = _mean(supports[:, None], points)[:, 0]
-    # A class without a support vector that counts takes the mean of its rows.
+    # If no support vector of a class has a positive weight, the class takes the mean of its rows.
     counts = tf.reduce_sum(supports, axis=1, keepdims=True) > 0
     selected = tf.where(counts, selected, tf.gather(mean, classes))
     new = tf.tensor_scatter_nd_update(mean, classes[:, None], selected)
@@ -536,7 +549,7 @@ class SupportVectors:
     shape = [-1, self.num_classes, merged.rows.shape[1]]
     stacked = tf.reshape(merged.rows, shape)
     weights = tf.reshape(merged.weights, shape[:2])[:, 0]
-    # Without clients, use one client of weight 0, because no dimension here may be 0.
+    # Without clients, use one client of weight 0, because no dimension of a tensor may be 0 here.
     return tf.cond(
       tf.size(weights) > 0,
       lambda: (stacked, weights),

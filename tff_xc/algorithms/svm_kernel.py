@@ -1,8 +1,8 @@
 """Kernels of TurboSVM-FL's machines, and distances in their feature spaces.
 
-The machines use a kernel only through half of the squared distances of points. `at_once`
-and `on_demand` return the `distances` argument of `svm.fit_pairs`, for the pairs of a tile
-of k x k classes.
+The machines use a kernel only to compute half of the squared distances of points. `at_once` and
+`on_demand` return the `distances` argument of `svm.fit_pairs`, for the pairs of a tile of k x k
+classes.
 """
 
 import dataclasses
@@ -11,12 +11,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 LINEAR = 'linear'
-# Consider points of d numbers with |x| <= R, at most r from the mean of their class. The
-# float32 error of a distance is up to 2^-20 R^2 from the norms (as measured), plus
-# 2^-24 d (2 R) r from the products, whose terms are summed one after another. A step with
-# coefficients up to C changes a violation, the difference of two gradients, with an error
-# of up to 4 C times that: C R (R + d r / 8) times this constant. Rounding decides between
-# points whose violations differ by less.
+# Bounds float32 errors. Consider points of d numbers with |x| <= R, at most r from the mean of
+# their class. A distance has two errors: up to 2^-20 R^2 from the norms (as measured), and up to
+# 2^-24 d (2 R) r from the products, whose terms are summed one after another. A violation is the
+# difference of two gradients. A step with coefficients up to C changes a violation with an error of
+# up to 4 C times the error of a distance. This is C R (R + d r / 8) times this constant. If the
+# violations of two points differ by less, rounding decides between them.
 _SINGLE = 2.0**-18
 
 
@@ -51,7 +51,7 @@ class Kernel:
 
 def _forms(points, kernel, dtype=tf.float64):
   """Returns the points in the two forms that `_half_squares` takes as first and second."""
-  # Differences of products cancel; in float64, equal points have distance 0.
+  # Differences of products lose digits. In float64, equal points still have distance 0.
   points = tf.cast(points, dtype)
   if kernel.kind != LINEAR:
     return points, points
@@ -76,9 +76,9 @@ def _half_squares(a, b, kernel):
 
 
 def within_classes(points: tf.Tensor, kernel: Kernel, on_demand: tf.Tensor) -> tf.Tensor:
-  """Returns float32 [n M, M], the distances from each of points [n, M, d] to its class's.
+  """Returns float32 [n M, M], the distances from each point to all points of its class.
 
-  With `on_demand`, a bool, the result is empty, [0, M].
+  `points` are [n, M, d]. With `on_demand`, a bool, the result is empty, [0, M].
   """
   size = tf.shape(points)[1]
   points = points[: tf.where(on_demand, 0, tf.shape(points)[0])]
@@ -91,8 +91,8 @@ def at_once(
 ) -> Callable:
   """Returns the function `distances` for a tile of `classes`, each int32 [k].
 
-  Pairs are places in the tile. All distances between classes are computed here, and
-  `distances` looks up rows of them and of `within`.
+  A pair is given by its row and column in the tile. All distances between classes are computed
+  here. `distances` only looks them up, and looks up rows of `within`.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   (from_first, _), (_, to_second) = (_forms(tf.gather(points, c), kernel) for c in classes)
@@ -127,9 +127,9 @@ def on_demand(
 ) -> Callable:
   """Returns a function like that of `at_once`, which computes distances when it is called.
 
-  The pairs are all pairs of the tile, in order, and it computes in `dtype`. For a linear
-  kernel, it subtracts the class mean from the points before it multiplies them, because
-  the clients' rows of a class are near each other.
+  The pairs are all pairs of the tile, in order. The function computes in `dtype`. For a linear
+  kernel, it subtracts the class mean from the points before it multiplies them, because the
+  clients' rows of a class are near each other.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   both = [tf.cast(tf.gather(points, c), dtype) for c in classes]
@@ -167,7 +167,7 @@ def on_demand(
 def rounding(points: tf.Tensor) -> tf.Tensor:
   """Returns the rounding error of a violation in one step with C = 1, a float32 scalar.
 
-  It holds for points float32 [n, M, d], a linear kernel and distances in float32.
+  The result holds for points float32 [n, M, d], a linear kernel and distances in float32.
   """
   from_mean = points - tf.reduce_mean(points, axis=1, keepdims=True)
   longest, spread = (

@@ -21,13 +21,13 @@ _OF_SPREADOUT = {'of': 'svm_spreadout', 'only_with': (True,)}
 class TurboSVM(fedavg.FedAvg):
   """Averages the support vectors of each class, and moves the class rows apart.
 
-  The machines' C decreases over rounds from 1 to 1 / 201, as in the paper's experiments and
-  in its code. The paper calls this strategy "linearly increasing", because the number of
-  support vectors increases.
+  The machines' C decreases over rounds from 1 to 1 / 201, as in the paper's experiments and in its
+  code. The paper calls this strategy "linearly increasing", because the number of support vectors
+  increases.
 
-  The Adam step lowers the sum of eq. (8) over all pairs, as published. Taking the mean over
-  the n (n - 1) / 2 pairs would be the same step with `logits_epsilon` times their number,
-  because a constant factor of the gradient changes Adam's step only relative to epsilon.
+  The Adam step lowers the sum of eq. (8) over all pairs, as published. The mean over the n (n - 1)
+  / 2 pairs would give the same step if `logits_epsilon` were divided by this number, because a
+  constant factor of the gradient changes Adam's step only relative to epsilon.
   """
 
   name = 'turbosvm'

@@ -28,10 +28,10 @@ _OF_ATTACK = 0x61747461
 
 
 class Attackers(NamedTuple):
-  """The clients that attack in a run: those whose draw is at most a threshold."""
+  """The clients that attack in a run. A client attacks if its draw is at most a threshold."""
 
   pair: tuple[int, int]  # The run's seed.
-  num_clients: int  # N. Ids i and i + N are two draws of one client.
+  num_clients: int  # N. If a round draws client i twice, the second id is i + N.
   threshold: int
 
   def include(self, client_ids: tf.Tensor) -> tf.Tensor:
@@ -88,9 +88,9 @@ class Attack(option.Option):
     return factors[self.attack]
 
   def drawn(self, pair: Sequence[int]) -> Attack:
-    """Returns the attack with the attackers drawn by a run's seed, int32 [2].
+    """Returns the attack after a run's seed, int32 [2], has drawn the attackers.
 
-    A client's draw depends on (seed, client id) only. With a larger --attack_fraction, the
+    A client's draw depends only on the seed and the client id. With a larger --attack_fraction, the
     same clients and additional ones attack.
     """
     count = max(1, round(self.attack_fraction * self.num_clients))
@@ -124,7 +124,7 @@ def _draws(pair, client_ids):
 
 
 def flipped(client, num_classes: int):
-  """Returns a client's value with the label n - 1 - y in place of each y."""
+  """Returns a client's `ClientExamples` with the label n - 1 - y in place of each y."""
   import numpy as np
 
   from tff_xc.data import sparse
@@ -147,13 +147,17 @@ def attacked(sampling, attack: Attack) -> Any:
   class Attacked(cohort_lib.Changed):
     """Counts the attackers in each cohort, and flips their labels for 'flip_labels'.
 
-    Whether a client attacks depends on (seed, client) only, even if it is drawn repeatedly.
+    Whether a client attacks depends only on the seed and the client, even if a round draws the
+    client repeatedly.
     """
 
     attack: Attack
 
     def cohorts(self, dataset, seed: int):
-      """Returns round -> cohort; ValueError if the data have another number of clients."""
+      """Returns a function from a round number to the round's cohort.
+
+      Raises ValueError if the data do not have `attack.num_clients` clients.
+      """
       drawn, count = self.sampling.cohorts(dataset, seed), self.attack.num_clients
       if count != len(dataset.train.partition):
         raise ValueError(

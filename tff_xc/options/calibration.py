@@ -1,7 +1,7 @@
-"""Calibrated logits: softmax for clients whose classes are few or uneven.
+"""Calibrated logits: softmax for clients that have few classes or uneven classes.
 
-Only the loss of local training uses them; evaluation uses plain logits. Let o_c be the
-logit of class c, and n_c the client's number of examples of it. The softmax takes
+Only the loss of local training uses calibrated logits. Evaluation uses plain logits. Let o_c be the
+logit of class c, and n_c the client's number of examples of this class. In the softmax, o_c becomes
 
   restricted  alpha o_c if n_c = 0, else o_c. Li, Zhan: "FedRS: Federated Learning with
               Restricted Softmax for Label Distribution Non-IID Data", KDD 2021.
@@ -12,13 +12,13 @@ logit of class c, and n_c the client's number of examples of it. The softmax tak
               examples. Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning
               via Logit Adjustment", ICLR 2021, arXiv:2007.07314.
 
-A client counts all of its examples, even if it draws only some of them for a round. FedSS's
-sampled negatives are classes that the client lacks. Their correction is added after the
+A client counts all of its examples, even if it draws only some of them for a round. FedSS's sampled
+negatives are classes that the client lacks. The correction of their logits is added after the
 calibration, so the sampled sum remains an unbiased estimate of the sum over all classes.
 
-FedRS's published code differs from the paper: its factor is alpha + (1 - alpha) n_c / max n.
-FedLC does not define n_c = 0; here n_c is at least `calibration_absent`. FedLC's formula
-sums over all classes except the true class; here the sum includes it (docs/rivals.md says
+FedRS's published code differs from the paper: its factor is alpha + (1 - alpha) n_c / max n. FedLC
+does not define the case n_c = 0. Here n_c is at least `calibration_absent`. FedLC's formula sums
+over all classes except the true class. Here the sum includes the true class (docs/rivals.md says
 why).
 """
 
@@ -44,7 +44,7 @@ _MUCH = 20.0
 
 @hp.declared
 class Calibration(option.Option):
-  """Corrects logits by class counts; `losses.HeldSoftmax` has it as `calibration`."""
+  """Corrects logits by class counts, as the `calibration` of `losses.HeldSoftmax`."""
 
   calibration: str = hp.field(
     'none',
@@ -87,7 +87,7 @@ class Calibration(option.Option):
     only_with=(COUNTS,),
   )
 
-  # tau log p, float32 [n], for 'prior'. Like frozen weights, it is a part of the clients'
+  # tau log p, float32 [n], for 'prior'. Like frozen weights, it is a constant in the clients'
   # program and is not sent in a round.
   shift: Any = dataclasses.field(default=None, compare=False)
 
@@ -111,7 +111,10 @@ class Calibration(option.Option):
     return logits + tf.gather(tf.constant(self.shift), held.ids)
 
   def added(self, algorithm, facts):
-    """Raises InputError without softmax or own rows for classes, or if nothing changes."""
+    """Returns the algorithm with this calibration.
+
+    Raises InputError if the calibration does not work with the algorithm's loss or class rows.
+    """
     import numpy as np
 
     from tff_xc.round import losses

@@ -1,23 +1,23 @@
 """Compression of messages: stochastic quantization of client updates, or bfloat16.
 
-Suresh, Yu, Kumar, McMahan: "Distributed Mean Estimation with Limited Communication",
-ICML 2017, arXiv:1611.00429. Each tensor of the encoder's change, and each row of a
-table's change, is a separate vector x. A client sends the smallest and the largest number
-of x, and rounds the others to k = 2^bits evenly spaced levels between them. It picks one
-of the two nearest levels at random, so that the expected value is the number (section
-2.2). So a mean over clients is unbiased, and its error falls with the number of clients.
+Suresh, Yu, Kumar, McMahan: "Distributed Mean Estimation with Limited Communication", ICML 2017,
+arXiv:1611.00429. Each tensor of the encoder's change, and each row of a table's change, is a
+separate vector x. A client sends the smallest and the largest number of x, and rounds all numbers
+to k = 2^bits evenly spaced levels between these two. It rounds a number at random to one of the two
+nearest levels, so that the expected value is the number itself (section 2.2). Thus a mean over
+clients is unbiased, and its error falls with the number of clients.
 
 The error grows with the distance between the smallest and the largest number. Therefore
-'rotate_quantize' first rotates x, which makes its numbers similar: H D x / sqrt(d), with a
-Hadamard matrix H, random signs D that all clients of a round share, and x padded by zeros
-to a power of 2, d (section 3). The server rotates back.
+'rotate_quantize' first rotates x to H D x / sqrt(d), which has numbers of similar size. H is a
+Hadamard matrix, D has random signs that all clients of a round share, and zeros pad x to a power of
+2, d (section 3). The server rotates back.
 
-In a simulation, the client encodes and decodes its update and then sends the decoded
-numbers. The model has exactly the rounding error, and `tff_xc.measure.communication`
-counts the compressed bytes.
+In a simulation, the client encodes and decodes its update and then sends the decoded numbers. Thus
+the model has exactly the rounding error, and `tff_xc.measure.communication` counts the compressed
+bytes.
 
-With bfloat16, numbers are rounded to the nearest, both in updates and in the weights that
-clients receive.
+With bfloat16, numbers are rounded to the nearest, both in updates and in the weights that clients
+receive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
 
-_RANGE_BYTES = 8  # Two floats, the least and the largest number.
+_RANGE_BYTES = 8  # Two floats, the smallest and the largest number.
 # The argument `part` of `randomness.noise_seed`; no part of the model has this number.
 _SIGNS = -1
 _BLOCK = 64  # A power of 2.
@@ -90,9 +90,9 @@ class Compression(option.Option):
     return -(-padded * self.compression_bits // 8) + _RANGE_BYTES if numbers else 0
 
   def decoded(self, rows: tf.Tensor, signs_seed: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Returns `rows` float32 [N, d], each one a vector, as the server decodes them.
+    """Returns the vectors `rows` float32 [N, d] as the server decodes them.
 
-    `signs_seed` int32 [2] seeds the rotation, and `seed` int32 [2] the rounding.
+    `signs_seed` int32 [2] seeds the rotation, and `seed` int32 [2] seeds the rounding.
     """
     if self.both_ways:
       return _halved(rows)
@@ -105,7 +105,7 @@ class Compression(option.Option):
     wide = tf.pad(rows, [[0, 0], [0, padded - dim]])
     found = _rounded(_hadamard(wide * signs), 2**self.compression_bits - 1, seed)
     found = (_hadamard(found) * signs)[:, :dim]
-    return tf.ensure_shape(found, rows.shape)  # Lost by reshaping.
+    return tf.ensure_shape(found, rows.shape)  # Reshaping lost the static shape.
 
   def received(self, algorithm, weights):
     """Returns the weights as they arrive. Weights that clients already have are not sent."""
@@ -140,11 +140,11 @@ class Compression(option.Option):
 
     encoder = type(encoder)((n, tf.reshape(decoded(flat(t)), t.shape)) for n, t in encoder.items())
     rows = collections.OrderedDict((n, decoded(t)) for n, t in rows.items())
-    # The range of large numbers may be infinite.
+    # The difference of two large numbers may be infinite.
     sums = [tf.reduce_sum(t) for t in (*tf.nest.flatten(encoder), *rows.values())]
     return parts.Answer(
       change=(encoder, rows),
-      # The server adds changes to its own unrounded rows.
+      # The server has unrounded rows, and adds changes to these.
       onto=local.of_server if self.both_ways else local.before.tables,
       is_finite=tf.reduce_all([tf.constant(True), *map(tf.math.is_finite, sums)]),
     )
@@ -171,10 +171,11 @@ def _rounded(rows: tf.Tensor, steps: int, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _hadamard(rows: tf.Tensor) -> tf.Tensor:
-  """Returns the Walsh-Hadamard transform of each row [d] over sqrt(d); d is a power of 2.
+  """Returns the Walsh-Hadamard transform of each row [d], divided by sqrt(d).
 
-  For d = a b, the transform of size a is followed by that of size b. Each one is a product
-  with a small matrix: a few large steps take less time than log2(d) small ones.
+  d is a power of 2. If d = a b, a transform of size a is followed by a transform of size b. Each
+  transform is a product with a small matrix. A few large steps take less time than log2(d) small
+  steps.
   """
   dim = left = rows.shape[1]
   while left > 1:

@@ -1,11 +1,16 @@
 """Table of settings that exclude each other, for flags and for Python alike.
 
-Each row names two settings and says why they exclude each other. In a row, `dp` means that
-the option is on, `dp=local|central` that it has one of these values, `dp!=none` that it has
-a different value, and `a & b` both. `algorithm=fedavg` includes all subclasses of FedAvg.
+Each row names two settings and says why they exclude each other. A row can contain:
+
+  `dp`: the option dp is on.
+  `dp=local|central`: dp has one of these values.
+  `dp!=none`: dp has a different value.
+  `a & b`: both a and b hold.
+  `algorithm=fedavg`: the algorithm is FedAvg or one of its subclasses.
+
 A setting that does not apply in a run never causes a conflict.
 
-Conflicts with a model's tables and networks are not listed here: the part of the round that
+The table does not have conflicts with a model's tables and networks. The part of the round that
 cannot work with them refuses them. Importing this module does not import TensorFlow.
 """
 
@@ -45,8 +50,8 @@ _REFUSE, LEAVE_OUT = object(), object()
 class Conflict(NamedTuple):
   """Two settings that exclude each other.
 
-  `instead`: if the user has not set the second setting, it takes this value, or is removed
-  (`LEAVE_OUT`). Without `instead`, the settings are refused.
+  If the user has not set the second setting, it takes the value `instead`. With the value
+  `LEAVE_OUT`, it is removed. Without `instead`, the settings are refused.
   """
 
   a: str

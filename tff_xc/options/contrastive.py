@@ -65,13 +65,14 @@ class MoonTerm(option.Option):
 class Contrastive:
   """A loss plus weight (mu) * l_con (eq. 3).
 
-  l_con = -log(e^(s_G / tau) / (e^(s_G / tau) + e^(s_P / tau))). s_G is the cosine between
-  an example's embedding and its embedding by the received global model. s_P is the same
-  with the client's own previous model. The embedding is the projection that the paper
-  compares. Both models run in inference mode and get no gradient.
+  l_con = -log(e^(s_G / tau) / (e^(s_G / tau) + e^(s_P / tau))). s_G is the cosine between an
+  example's embedding and its embedding by the received global model. s_P is the cosine between the
+  example's embedding and its embedding by the client's own previous model. The paper compares
+  projections, which are the embeddings here. Both other models run in inference mode and get no
+  gradient.
 
-  For a client that participates for the first time, l_con is zero, because it has no
-  previous model. (The paper's code starts with an initial model for each client.)
+  In a client's first round, l_con is zero, because the client has no previous model. (The paper's
+  code starts with an initial model for each client.)
   """
 
   loss: losses.Loss
@@ -81,7 +82,7 @@ class Contrastive:
 
   def __call__(self, step: losses.LocalStep) -> tf.Tensor:
     each = self.loss(step)
-    # Without a previous model, two of three forward passes are left out.
+    # If there is no previous model, two of the three forward passes are left out.
     contrast = tf.cond(step.state.known, lambda: self._contrast(step), lambda: tf.zeros_like(each))
     return each + self.weight * contrast
 
@@ -115,7 +116,7 @@ def _unit(embeddings):
 
 @dataclasses.dataclass(frozen=True)
 class LastModel(parts.Part):
-  """The part in which a client stores its trained weights, except its class rows."""
+  """The part of a round in which a client stores its trained weights, except class rows."""
 
   spec: collections.OrderedDict
   frozen: frozenset[str] = frozenset()

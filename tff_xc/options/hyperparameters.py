@@ -1,9 +1,9 @@
-"""Hyperparameters: name, type, bounds, meaning, and how values are resolved.
+"""Hyperparameters: name, type, bounds, meaning, and how values are chosen.
 
-An algorithm is a class whose fields are its hyperparameters. Options of tasks and settings
-of runs are declared as `Hyperparameter`s. These declarations are the only place with names,
-defaults, bounds and help texts. This module does not import TensorFlow, so that a command
-can check its flags before any large import.
+An algorithm is a class whose fields are its hyperparameters. Options of tasks and settings of runs
+are also declared as `Hyperparameter`s. Only these declarations have names, defaults, bounds and
+help texts. This module does not import TensorFlow, so that a command can check its flags before any
+large import.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 
 from tff_xc import errors, wording
 
-# TensorFlow counts steps, examples and classes in int32; larger numbers wrap.
+# TensorFlow counts steps, examples and classes in int32. Larger numbers wrap.
 INT32_MAX = 2**31 - 1
 # Stands for infinity, which JSON cannot express.
 FLOAT32_MAX = 3.4028234663852886e38
@@ -39,8 +39,8 @@ class Hyperparameter:
   above: float | None = None
   below: float | None = None
   choices: tuple[str, ...] = ()  # The allowed values, if there are few.
-  # The hyperparameter that this one belongs to. A task's default applies only together
-  # with the task's value of that hyperparameter.
+  # The hyperparameter to which this one belongs. A task's default for this one applies only if `of`
+  # has the task's value.
   of: str = ''
   only_with: tuple = ()  # The values of `of` with which it applies; empty: all.
   not_with: tuple = ()  # The values of `of` with which it does not apply.
@@ -48,12 +48,12 @@ class Hyperparameter:
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
 
   def with_default(self, default) -> 'Hyperparameter':
-    """Returns the same hyperparameter with another default, such as a task's."""
+    """Returns the same hyperparameter with a different default, such as a task's default."""
     return dataclasses.replace(self, default=default)
 
   @property
   def bounds(self) -> str:
-    """The allowed values in words, such as 'at least 0, less than 1'; '' if all are."""
+    """The allowed values in words, such as 'at least 0, less than 1'; '' without limits."""
     if self.choices:
       return f'one of {", ".join(map(repr, self.choices))}'
     limits = {
@@ -65,11 +65,11 @@ class Hyperparameter:
     return ', '.join(f'{k} {v}' for k, v in limits.items() if v is not None)
 
   def applies_with(self, chosen) -> bool:
-    """Whether it applies when `of` has the value `chosen`."""
+    """Returns whether the hyperparameter applies when `of` has the value `chosen`."""
     return chosen not in self.not_with and (not self.only_with or chosen in self.only_with)
 
   def checked(self, value) -> bool | int | float | str:
-    """Returns `value` in the hyperparameter's type; InputError if it is not allowed."""
+    """Returns `value` in the hyperparameter's type. Raises InputError if it is not allowed."""
     value = self._typed(value)
     if self.choices:
       if value not in self.choices:
@@ -94,7 +94,7 @@ class Hyperparameter:
     kind = type(self.default)
     if kind is str and isinstance(value, str | os.PathLike):
       return os.fspath(value)
-    # NumPy's numbers are accepted. A bool does not count as a number.
+    # NumPy's numbers are allowed. A bool does not count as a number.
     is_bool = isinstance(value, bool) or type(value).__name__ == 'bool_'
     if kind is bool and is_bool:
       return bool(value)
@@ -125,7 +125,7 @@ class Hyperparameter:
 def field(default: Any, text: str, **more) -> Any:
   """Returns a dataclass field that declares a hyperparameter with the field's name.
 
-  `text` is its help; `more` are attributes of `Hyperparameter`.
+  `text` is the help text. `more` are attributes of `Hyperparameter`.
   """
   return _field(Hyperparameter('', default, text, **more))
 
@@ -139,8 +139,8 @@ def again(cls: type, name: str, **changes) -> Any:
 def own(default: Any) -> Any:
   """Returns a field with a default that no task's default replaces.
 
-  Use it for values that define the algorithm, such as Adam in FedAdam. A field with a plain
-  default, such as `server_momentum: float = 0.0`, only changes the inherited default.
+  Use it for values that define the algorithm, such as Adam in FedAdam. In contrast, a field with a
+  plain default, such as `server_momentum: float = 0.0`, only changes the inherited default.
   """
   return dataclasses.field(default=default, metadata={_OWN: True})
 
@@ -154,10 +154,13 @@ def _field(found: Hyperparameter) -> Any:
 def declared(cls: type) -> type:
   """Makes a class a frozen, keyword-only dataclass of hyperparameters.
 
-  The class also gets the fields of its `options`, which are declared classes, and these
-  attributes: `hyperparameters`, with the defaults as first declared, and each one after the
-  hyperparameter that it belongs to; `names`; `defaults`, the class's defaults by name; and
-  `own`, the defaults that no task's default replaces.
+  The class also gets the fields of its `options`, which are declared classes, and these attributes:
+
+    hyperparameters: the hyperparameters with their first declared defaults. Each one comes after
+      the hyperparameter to which it belongs.
+    names: their names.
+    defaults: the class's defaults by name.
+    own: the defaults that no task's default replaces.
   """
   for option in vars(cls).get('options', ()):
     for lent in dataclasses.fields(option):
@@ -205,16 +208,21 @@ def complete(made: Any) -> None:
 def resolve(
   cls: type, given: Mapping, task_defaults: Mapping, of_algorithm: Mapping
 ) -> dict[str, Any]:
-  """Returns the value of every hyperparameter that applies; values are chosen only here.
+  """Returns the value of every hyperparameter that applies. Values are chosen only here.
 
-  The first of these that exists is the value: the user's; the task's for this algorithm; the
-  algorithm's own (`own`); the task's for all algorithms; the default.
+  The value is the first of these that exists:
+
+    1. the user's value;
+    2. the task's value for this algorithm;
+    3. the algorithm's own value (`own`);
+    4. the task's value for all algorithms;
+    5. the default.
 
   Args:
     cls: the algorithm, a `declared` class with a `name`.
     given: the user's values, by name.
-    task_defaults: the task's values for all algorithms; names that this algorithm does not
-      have are ignored.
+    task_defaults: the task's values for all algorithms. Names that this algorithm does not have are
+      ignored.
     of_algorithm: the task's values for this algorithm.
   """
   known = {h.name: h for h in cls.hyperparameters}
@@ -227,7 +235,7 @@ def resolve(
   first, values = {**cls.own, **of_algorithm}, {}
   for h in cls.hyperparameters:
     of, chosen = known.get(h.of), values.get(h.of)
-    # If the hyperparameter that it belongs to does not apply, neither does this one.
+    # If the hyperparameter to which h belongs does not apply, h does not apply either.
     if of and not (h.of in values and h.applies_with(chosen)):
       if h.name in given:
         raise errors.InputError(_why_not(h, chosen, h.of in values))
@@ -244,7 +252,10 @@ def resolve(
 
 
 def _why_not(h: Hyperparameter, chosen, applies: bool) -> str:
-  """Says why `h` does not apply; `chosen` is the value of `h.of`, if that `applies`."""
+  """Says why `h` does not apply.
+
+  `applies` is whether the hyperparameter `h.of` applies, and `chosen` is its value.
+  """
   if applies and not h.only_with:
     return f'--{h.name} does not apply with --{h.of}={chosen}, as it is here'
   other = f'={h.only_with[0]}' if h.only_with else ''

@@ -1,12 +1,12 @@
 """FedIR: weights examples as if every client had the same class distribution.
 
-Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data
-Distribution", ECCV 2020, arXiv:2003.08082, equations (1) to (4).
+Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data Distribution", ECCV 2020,
+arXiv:2003.08082, equations (1) to (4).
 
-An example of class y has the weight w_k(y) = p(y) / q_k(y), where p is the target
-distribution and q_k the class distribution of all examples of client k. A minibatch's
-loss is sum w l / sum w, so a client with only one class trains as without weights. The
-server sends p(c) together with the row of class c; a uniform p is not sent.
+An example of class y has the weight w_k(y) = p(y) / q_k(y). p is the target distribution, and q_k
+is the class distribution of all examples of client k. A minibatch's loss is sum w l / sum w, so a
+client with only one class trains as without weights. The server sends p(c) together with the row of
+class c. It does not send a uniform p.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Importance(option.Option):
   def weighted(self, algorithm, target=None):
     """Returns the algorithm with FedIR's weights in its loss.
 
-    `target` is p up to a factor, [n]; None: uniform. Raises ValueError if it is not a
-    distribution, and InputError if examples have sets of labels or classes share rows.
+    `target` is p up to a factor, [n]; None: uniform. Raises ValueError if `target` is not a
+    distribution, and InputError if examples have sets of labels or if classes share rows.
     """
     import numpy as np
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Option(parts.Part):
   """Base class of an option: an `hp.declared` class whose fields are flags.
 
-  Most options are themselves parts of a round. Fields that are not flags have defaults.
+  Most options are also parts of a round. Fields that are not flags have defaults.
   """
 
   def __post_init__(self):
@@ -23,15 +23,18 @@ class Option(parts.Part):
 
   @classmethod
   def of(cls, settings: Any) -> Option:
-    """Returns the option with the values of those of its fields that `settings` has."""
+    """Returns the option with the field values that `settings` has.
+
+    The other fields keep their defaults.
+    """
     names = [f.name for f in dataclasses.fields(cls) if hasattr(settings, f.name)]
     return cls(**{name: getattr(settings, name) for name in names})
 
   def added(self, algorithm: algorithm_lib.Algorithm, facts: Any) -> algorithm_lib.Algorithm:
-    """Returns the algorithm with this option, if it is on; `facts` are `base.Facts`."""
+    """Returns the algorithm with this option if it is on. `facts` are `base.Facts`."""
     del facts
     return algorithm
 
   @classmethod
   def check(cls, values) -> None:
-    """Refuses invalid values; `values` are by name."""
+    """Refuses invalid values. `values` maps names to values."""

@@ -1,20 +1,20 @@
 """Differential privacy with clients as the unit, including selected rows.
 
-Each client clips its whole update, of the encoder and the rows of every table, to one L2
-norm C (`tff_xc.options.robust`). With central privacy, the server sums the clipped updates,
-adds Gaussian noise of standard deviation z C to every number of the sum, and divides by
-the expected number m of clients: McMahan, Ramage, Talwar, Zhang: "Learning Differentially
-Private Recurrent Language Models", ICLR 2018, arXiv:1710.06963, with Gaussian noise of
-fixed size and a fixed denominator. `tff_xc.measure.privacy_loss` computes the z that a
-privacy budget requires.
+Each client clips its whole update to one L2 norm C (`tff_xc.options.robust`). The update consists
+of the encoder and the rows of every table. With central privacy, the server sums the clipped
+updates, adds Gaussian noise of standard deviation z C to every number of the sum, and divides by
+the expected number m of clients. The method is by McMahan, Ramage, Talwar, Zhang: "Learning
+Differentially Private Recurrent Language Models", ICLR 2018, arXiv:1710.06963, with Gaussian noise
+of fixed size and a fixed denominator. `tff_xc.measure.privacy_loss` computes the z that a privacy
+budget requires.
 
-Rows that no client requested get noise, too; otherwise the model would reveal which clients
+Rows that no client requested need noise, too. Otherwise the model would reveal which clients
 participated. If clients select rows, a row's noise is drawn when the row is read
 (`tff_xc.round.deferred_noise`).
 
-Alternatively, the server first chooses rows privately, and all other rows get no noise and
-no update (`tff_xc.round.chosen`). With server momentum, all rows still move by their
-momentum. It consists of earlier rounds' noisy sums, so it costs no privacy.
+Alternatively, the server first chooses rows privately (`tff_xc.round.chosen`). All other rows get
+no noise and no update. With server momentum, these rows still move by their momentum. The momentum
+consists of noisy sums of earlier rounds, so this move costs no privacy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
 _OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
 # The purpose of a client's randomness; no table has this number.
 _OF_NOISE = -1
-# Values of `part` of `randomness.noise_seed`; table i has the number _TABLES + i.
+# Values of the argument `part` of `randomness.noise_seed`. Table i has the number _TABLES + i.
 _ENCODER, _QUANTILE, _TABLES = 0, 1, 2
 # Standard deviation of the noise on the count of unclipped clients, divided by the cohort
 # size (Andrew et al., 2019, section 3.2).
@@ -47,11 +47,10 @@ _QUANTILE_RATE = 0.2
 class Privacy(option.Option):
   """Clips client updates and adds noise to them.
 
-  z is `dp_noise_multiplier`; with 0 there is no noise and no privacy. C is `dp_clip`. Sums
-  are divided by m, which is `clients_per_round`, the expected number of clients. An
-  adaptive norm (Andrew et al., 2019, arXiv:1905.03871) and the choice of rows each use a
-  part of the privacy budget. With local noise, a row gets noise only from clients that
-  requested it.
+  z is `dp_noise_multiplier`. If it is 0, there is no noise and no privacy. C is `dp_clip`. Sums are
+  divided by m, which is `clients_per_round`, the expected number of clients. An adaptive norm
+  (Andrew et al., 2019, arXiv:1905.03871) and the choice of rows each use a part of the privacy
+  budget. With local noise, a row gets noise only from clients that requested it.
   """
 
   name = 'dp'
@@ -142,7 +141,7 @@ class Privacy(option.Option):
   )
 
   clients_per_round: float = 16.0
-  # The run's seed, and its tables, whose rows get noise.
+  # The run's seed, and the tables whose rows get noise.
   pair: tuple[int, int] = (0, 0)
   tables: tuple = ()
 
@@ -164,7 +163,7 @@ class Privacy(option.Option):
 
   @property
   def local(self) -> bool:
-    """Whether each client adds noise of z C to every number that it sends."""
+    """Whether each client adds noise with standard deviation z C to every number that it sends."""
     return self.dp == LOCAL
 
   @property
@@ -182,16 +181,16 @@ class Privacy(option.Option):
 
   @property
   def is_secret(self) -> bool:
-    """Whether the run's seed is secret, so that noise depends on all of its bits."""
+    """Whether the run's seed is secret. If so, noise depends on all bits of the seed."""
     return self.dp_noise_seed == 'secret'
 
   @property
   def needs_secret(self) -> bool:
-    """Whether a run draws a secret seed, because there is noise that it has to protect."""
+    """Whether a run draws a secret seed, because there is noise that the seed must protect."""
     return self.is_secret and self.dp_noise_multiplier > 0
 
   def seed(self, seed: tf.Tensor) -> tf.Tensor:
-    """Returns the seed of the noise; `seed` is that of the run or of a round."""
+    """Returns the seed of the noise. `seed` is the seed of the run or of a round."""
     return randomness.wide(seed) if self.is_secret else seed
 
   @property
@@ -220,10 +219,11 @@ class Privacy(option.Option):
 
   @property
   def value_noise_multiplier(self) -> float:
-    """The noise on the sum, divided by C. It exceeds z if noisy counts use some budget.
+    """The standard deviation of the noise on the sum, divided by C.
 
-    Together, the Gaussian mechanisms on the same clients are as private as z alone:
-    z^-2 = value^-2 + (2 count)^-2 + (noise on the rows' counts)^-2.
+    It exceeds z if noisy counts use a part of the privacy budget. Together, the Gaussian mechanisms
+    on the same clients are as private as z alone: z^-2 = value^-2 + (2 count)^-2 + (noise on the
+    rows' counts)^-2.
     """
     z = self.dp_noise_multiplier
     if self.dp_clip_quantile and z:
@@ -234,7 +234,10 @@ class Privacy(option.Option):
 
   @property
   def rows_noise_multiplier(self) -> float:
-    """The noise on the rows' counts, divided by their norm, if rows are chosen."""
+    """The standard deviation of the noise on the rows' counts, divided by the counts' norm.
+
+    It is used only if rows are chosen.
+    """
     return self.dp_rows_noise_ratio * self.value_noise_multiplier
 
   @property
@@ -248,10 +251,10 @@ class Privacy(option.Option):
 
   @property
   def always_counts(self) -> bool:
-    """True if clients add noise: the server must not learn that an update was dropped."""
+    """True if clients add noise, because the server must not learn that an update was dropped."""
     return self.of_clients
 
-  # The state is (norm, step).
+  # The server's state of this part is (clipping norm, number of steps).
 
   def initial(self):
     return tf.constant(self.dp_clip, tf.float32), tf.constant(0)
@@ -260,7 +263,7 @@ class Privacy(option.Option):
     norm, _ = local.received
     change, found = robust.bounded(local.change, {'clipping': norm})
     own = found.norms['clipping']
-    # Votes are centred, so that one client changes the sum by at most 1 / 2. A client that
+    # A vote is 1 / 2 or -1 / 2, so that one client changes the sum by at most 1 / 2. A client that
     # sends no update has no vote.
     vote = tf.where(own > 0, tf.where(own <= norm, 0.5, -0.5), 0.0)
     if self.of_clients:
@@ -313,7 +316,7 @@ class Privacy(option.Option):
   def of_run(self, algorithm, pair):
     """Returns the algorithm with merges and optimizers that add the noise.
 
-    Raises `errors.InputError` for an algorithm whose server needs more than sums of updates.
+    Raises `errors.InputError` if the server of the algorithm needs more than sums of updates.
     """
     from tff_xc.round import chosen, deferred_noise, distributed, merge, optimizers
 
@@ -339,7 +342,8 @@ class Privacy(option.Option):
       if self.chooses and table.name in counted:
         joined = chosen.CountedRows(tables=counted, clip=self.dp_rows_clip)
       if isinstance(table.merge, merge.ReplaceRows):
-        # Add the sum of the changes. If a class has one client, this replaces its row.
+        # With the learning rate m, the server adds the sum of the changes. If a class has one
+        # client, this replaces its row.
         optimizer = optimizers.RowMomentum(m)
       if self.is_deferred(table):
         optimizer = deferred_noise.DeferredNoise(
@@ -360,7 +364,7 @@ class Privacy(option.Option):
     )
 
   def _check(self, algorithm) -> None:
-    """Refuses parts and aggregators that reveal or need more than noisy sums."""
+    """Refuses aggregators and parts that need or reveal more than noisy sums."""
     if algorithm.model_aggregator:
       raise errors.InputError(
         'differential privacy has its own aggregator: --robust_aggregation, or a'
@@ -379,10 +383,10 @@ class Privacy(option.Option):
         )
 
   def is_deferred(self, table) -> bool:
-    """Whether a table's noise is drawn when a row is read, and not in every round.
+    """Returns whether a table's noise is drawn when a row is read, and not in every round.
 
-    This is not possible if the noise's size changes with the rounds. It is not needed if
-    rows are chosen first, or if the server passes over all rows anyway.
+    This is not possible if the size of the noise changes over rounds. It is not needed if rows are
+    chosen first, or if the server passes over all rows anyway.
     """
     from tff_xc.round import optimizers
 
@@ -449,7 +453,10 @@ class Privacy(option.Option):
 
 
 def _joined(table):
-  """Returns a table's merge under privacy, which sums the changes or keeps all rows."""
+  """Returns a table's merge with differential privacy.
+
+  It sums the clients' changes of rows. If clients send no rows, it is the table's own merge.
+  """
   from tff_xc.round import merge
 
   found = table.merge

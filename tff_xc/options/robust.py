@@ -1,22 +1,22 @@
-"""Bounds on client updates: poisoned updates are zeroed or clipped.
+"""Bounds on client updates: updates that exceed a bound are zeroed or clipped.
 
-The results equal those of `tff.learning.robust_aggregator` digit for digit. Zeroing replaces
-an update by zeros if any number in it exceeds a bound. Clipping scales an update down if
-its L2 norm exceeds another bound. Both bounds follow quantiles of the clients' norms
-(Andrew, Thakkar, McMahan, Ramaswamy: "Differentially Private Learning with Adaptive
-Clipping", 2019, arXiv:1905.03871), without noise.
+The results equal those of `tff.learning.robust_aggregator` digit for digit. Zeroing replaces an
+update by zeros if any number in it exceeds a bound. Clipping scales an update down if its L2 norm
+exceeds another bound. Both bounds follow quantiles of the clients' norms (Andrew, Thakkar, McMahan,
+Ramaswamy: "Differentially Private Learning with Adaptive Clipping", 2019, arXiv:1905.03871),
+without noise.
 
-A norm covers a client's whole update, the encoder and its rows of every table. Rows that
-the client did not receive did not change, so this is the norm of its change of the whole
-model, and the result equals that of TFF's aggregator on whole models, whichever rows were
-requested. Separate norms of encoder and rows would change an update's direction without
+A norm covers a client's whole update: the encoder and the client's rows of every table. Rows that
+the client did not receive did not change. The norm is therefore that of the client's change of the
+whole model. The result equals the result of TFF's aggregator on whole models, whichever rows the
+client requested. Separate norms of encoder and rows would change an update's direction without
 bounding anything more.
 
-If clients send rows instead of changes (FedAwS, TurboSVM-FL), the bounds apply to the
-change from the rows that they received.
+If clients send rows instead of changes (FedAwS, TurboSVM-FL), the bounds apply to the change from
+the rows that the clients received.
 
-Here the client applies the bounds. A deployment should apply them where the updates arrive,
-because a corrupted client may also have corrupted bounds.
+Here the client applies the bounds. A deployment should apply them on the server, because a
+corrupted client may also have corrupted bounds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEDIAN, TRIMMED_MEAN = 'median', 'trimmed_mean'
 
 @hp.declared
 class Robust(option.Option):
-  """Adds bounds on updates, or a median or trimmed mean in place of the mean."""
+  """Adds bounds on updates, or replaces the mean by a median or trimmed mean."""
 
   robust_aggregation: str = hp.field(
     'none',
@@ -110,8 +110,8 @@ class Quantile:
 
   def next(self, state, votes: tf.Tensor, of_round: parts.Round) -> tf.Tensor:
     """Returns C after a round. C does not change if every update was dropped."""
-    # The order of operations is that of TFF's `PrivateQuantileEstimationProcess`, for
-    # equal digits: a client counts 1/2 or -1/2, and a dropped client has the norm 0.
+    # The order of operations is the same as in TFF's `PrivateQuantileEstimationProcess`, so that
+    # all digits are equal. A client counts 1/2 or -1/2, and a dropped client has the norm 0.
     clients = of_round.clients
     share = (0.5 * clients - votes) / clients + 0.5
     following = state * tf.exp(-(self.rate * (share - self.quantile)))
@@ -208,7 +208,7 @@ def _zeroing(change, bound):
 
 def _clipping(change, bound):
   """Returns (the change's L2 norm, a function that returns it scaled to the norm `bound`)."""
-  # The order of operations is TFF's, for equal digits.
+  # The order of operations is the same as in TFF, so that all digits are equal.
   squares = [tf.norm(t, ord=2) ** 2 for t in tf.nest.flatten(change)]
   norm = tf.sqrt(tf.reduce_sum([tf.constant(0.0), *squares]))
   divisor = norm / bound

@@ -1,6 +1,6 @@
-"""Learning rates that change with the rounds.
+"""Learning rates that change over the rounds.
 
-Let W be the rounds of warm-up, R = `rounds` and f = `factor`. In round t = 0, 1, ... the
+Let W be the number of rounds of warm-up, R = `rounds` and f = `factor`. In round t = 0, 1, ... the
 learning rate is multiplied by
 
   (t + 1) / W                            for t < W, with every shape; then, with s = t - W:
@@ -8,8 +8,8 @@ learning rate is multiplied by
   f + (1 - f) (1 + cos(pi s / R)) / 2    cosine; f from s = R on
   f^floor(s / R)                         step
 
-A client reads t from the round's seed. The server counts its steps instead: it takes no step
-in a round in which every update was dropped, so its learning rate does not change then.
+A client reads t from the round's seed. The server uses its number of steps as t. It takes no step
+in a round in which every update was dropped, so its learning rate does not change in this round.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Secure sums: the server learns only sums of updates, not single updates.
 
-`tff.federated_secure_sum_bitwidth` sums encoder and rows. For it, numbers are clipped to a
-bound and converted to 32-bit integers: Bonawitz et al.: "Practical Secure Aggregation for
-Privacy-Preserving Machine Learning", CCS 2017. A deployment of TFF replaces this operator
-with such a protocol; a simulation adds the integers. All clients have equal weights, so
+Clients clip the numbers of encoder and rows to a bound and convert them to 32-bit integers.
+`tff.federated_secure_sum_bitwidth` sums these integers. A deployment of TFF replaces this operator
+by a secure protocol, such as Bonawitz et al.: "Practical Secure Aggregation for Privacy-Preserving
+Machine Learning", CCS 2017. A simulation only adds the integers. All clients have equal weights, so
 weights reveal nothing.
 
 All clients must receive and send whole tables, because sums by row id would reveal the ids.
@@ -20,7 +20,7 @@ from tff_xc.options import hyperparameters as hp, option
 
 @hp.declared
 class SecureSums(option.Option):
-  """Adds up updates by secure sums, with numbers clipped to a bound."""
+  """Sums updates securely. Clients first clip the numbers of an update to a bound."""
 
   secure_sums: bool = hp.field(
     False,
@@ -37,7 +37,7 @@ class SecureSums(option.Option):
   )
 
   def added(self, algorithm, facts):
-    """Raises InputError if clients select rows, or the server needs each client's rows."""
+    """Raises InputError if clients select rows, or if the server needs each client's rows."""
     from tff_xc.round import merge
 
     if not self.secure_sums:

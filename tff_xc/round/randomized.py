@@ -31,10 +31,11 @@ class Response(NamedTuple):
     return permanent * self.stays + (1 - permanent) * self.appears
 
   def log_likelihoods(self, times: int, requests: int) -> tuple[float, float]:
-    """Returns the log probability that a class is in certain `times` of `requests` requests.
+    """Returns the log probability that the first `times` of `requests` requests have a class.
 
-    The first returned value is for a class of the client, and the second for any other class. With
-    many requests, the probabilities themselves would underflow in float64.
+    The later requests do not have the class. The first returned value is for a class of the client,
+    and the second is for any other class. With many requests, the probabilities themselves would
+    underflow in float64.
     """
     ones, zeros = (
       _times_log(times, q) + _times_log(requests - times, 1 - q) for q in (self.stays, self.appears)
