@@ -1,9 +1,9 @@
 """Base classes of the algorithms, with the hyperparameters of clients and server.
 
-An algorithm is a class whose fields are its hyperparameters. Its method `make` answers the four
-questions of a round (see `tff_xc.round`). Its method `algorithm` also adds the options of its base
-classes. Importing this module does not import TensorFlow. Its functions import TensorFlow when they
-are called.
+An algorithm is a class whose fields are its hyperparameters. The method `make` answers the four
+questions of a round (see `tff_xc.round`). The method `algorithm` calls `make` and adds the options
+of the base classes. Importing this module does not import TensorFlow. The module's functions import
+TensorFlow when they are called.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Base:
     """Returns the `Algorithm` for a model, with the options and the client sampling.
 
     `facts` are attributes of `Facts`. Raises InputError if the model does not meet the algorithm's
-    needs. This method does not check whether values exclude each other. `made` does.
+    needs. This method does not check whether values exclude each other, but `made` does.
     """
     known = Facts(**facts)
     made = self.finish(self.make(model, known), known)
@@ -208,8 +208,9 @@ class Base:
   ) -> dict[str, Any]:
     """Returns the values of the hyperparameters that apply, see `hp.resolve`.
 
-    `others` are dictionaries of a run's other settings, which may exclude some of these values.
-    `num_classes` is the number of classes of the data, or None if it is not known.
+    `others` are dictionaries of the run's settings that are not hyperparameters. These settings may
+    exclude some values. `num_classes` is the number of classes of the data, or None if it is not
+    known.
     """
     if given.get('local_steps') and 'local_epochs' in given:
       raise errors.InputError('--local_epochs does not apply with --local_steps; give one of them')
@@ -241,7 +242,7 @@ class Base:
   def fit(cls, values: dict, given: Collection[str], num_classes: int | None) -> None:
     """Lowers defaults that exceed the number of classes, and refuses other such values.
 
-    If `num_classes` is None, it changes and refuses nothing.
+    If `num_classes` is None, this method changes and refuses nothing.
     """
 
 
@@ -305,9 +306,9 @@ class Federated(Base):
 
   @classmethod
   def keeps_models(cls, values: Mapping) -> bool:
-    """Returns whether each client keeps a model or a state of the same size.
+    """Returns whether each client keeps a model, or a state of the same size.
 
-    Clients must then receive the whole model.
+    If each client does, clients must receive the whole model.
     """
     return bool(values.get('contrastive_weight'))
 
@@ -368,7 +369,7 @@ class Server(Base):
 
   def _optimizers(self):
     """Returns (the server's optimizer of all weights, its optimizer of selected rows)."""
-    # Both optimizers give the same result, except if Adam updates only requested rows. With
+    # The two optimizers give the same result, except if Adam updates only requested rows. With
     # Adagrad, a row without a gradient does not move. With SGD, `RowMomentum` also moves a row that
     # has no gradient.
     from tff_xc.round import optimizers
@@ -423,8 +424,8 @@ def softmax(model, local_training) -> algorithm_lib.Algorithm:
 def own_and_sampled(model, facts: Facts, negatives: int = 0, **more):
   """Returns the request for a client's own class rows and sampled negatives.
 
-  `more` are fields of `request.OwnAndSampled`, or of `randomized.Randomized` if the
-  schedule is 'randomized'.
+  `more` are arguments of `request.OwnAndSampled`, or of `randomized.Randomized` if the schedule is
+  'randomized'.
   """
   from tff_xc.round import randomized, request
 
@@ -473,7 +474,7 @@ def builder(cls: type[Base]) -> Callable:
 
   `build_<algorithm>` takes the hyperparameters, the attributes of `Facts`, `seed`,
   `table_optimizer` and any attribute of `tff_xc.round.algorithm.Algorithm`, such as
-  `model_aggregator`. It returns a `tff.learning.templates.LearningProcess`.
+  `model_aggregator`. The function returns a `tff.learning.templates.LearningProcess`.
   """
 
   def build(*, seed=0, table_optimizer=None, **arguments):

@@ -2,7 +2,7 @@
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of Deep Networks
 from Decentralized Data", AISTATS 2017, arXiv:1602.05629, Algorithm 1. Clients train on all classes.
-The new model is the average of the client models, weighted by number of examples. This equals SGD
+The new model is the average of the client models, weighted by number of examples, which equals SGD
 with learning rate 1 on the server. `fedss.FullSoftmax` is FedAvg with the server optimizer of the
 FedSS paper.
 """
@@ -99,7 +99,7 @@ class FedProx(FedAvg):
 
   Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks",
   MLSys 2020, arXiv:1812.06127. Every client does all its local work. The default mu = 0.02 comes
-  from TurboSVM-FL's code. Its penalty is 0.01 times the squared distance, without the factor 1/2.
+  from TurboSVM-FL's code, whose penalty is 0.01 times the squared distance, without the factor 1/2.
   """
 
   name = 'fedprox'
@@ -123,7 +123,7 @@ class MOON(FedAvg):
   In TurboSVM-FL's published code, MOON has no effect. With one local epoch, the softmax of the
   contrastive term runs over a single column, so the term is zero and has no gradient. The result is
   FedAvg on examples in their stored order (`moon_published`). With more epochs, the published code
-  contrasts with features of an earlier epoch. This class does not.
+  contrasts with features of an earlier epoch, but this class does not.
   """
 
   name = 'moon'

@@ -3,9 +3,9 @@
 Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML 2020,
 arXiv:2004.10342.
 
-A client has examples of one class (or of a few) and receives only the rows of its own classes. Its
+A client has examples of one class (or of a few) and receives only the rows of its own classes. The
 loss pulls embeddings and class rows together (eq. 23) and does not push classes apart. The server
-pushes them apart (Algorithm 1). It averages the encoder, writes the clients' rows into the table,
+pushes classes apart (Algorithm 1). It averages the encoder, writes the clients' rows into the table,
 takes a spreadout step on the rows of the round's classes (eq. 7 or 8) and normalises these rows.
 
   FedAwS            positive hinge, spreadout

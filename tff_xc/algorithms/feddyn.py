@@ -132,7 +132,7 @@ def _less_the_drift(all_clients: int):
   class LessTheDrift(tff.learning.optimizers.Optimizer):
     """Takes as gradient the negative mean change of `clients` clients.
 
-    Its state is h / alpha, so it does not need alpha.
+    The optimizer's state is h / alpha, so the optimizer does not need alpha.
     """
 
     def __init__(self, clients=None):

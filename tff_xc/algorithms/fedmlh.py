@@ -17,12 +17,12 @@ from tff_xc.options import hyperparameters as hp
 class FedMLH(fedavg.FedAvg):
   """Labels are hashed into several small tables, with one network for each table.
 
-  Each of the R tables has B buckets, and each label has one bucket in every table. R networks learn
-  by binary cross entropy which buckets contain a label of the example. One encoder has the networks
-  side by side. Their head, a `heads.HashedHead`, replaces the model's head. A label's score is the
-  mean log probability of its buckets. Clients receive and send R B rows, whereas FedAvg sends n
-  rows, one for each label. The server takes the unweighted mean (FedMLH, Algorithm 2). The clients'
-  optimizer is Adam, as in the paper.
+  Each of the R tables has B buckets, and each label has one bucket in every table. R networks, side
+  by side in one encoder, learn by binary cross entropy which buckets contain a label of the
+  example. The head of these networks, a `heads.HashedHead`, replaces the model's head. A label's
+  score is the mean log probability of its buckets. Clients receive and send R B rows, whereas
+  FedAvg sends n rows, one for each label. The server takes the unweighted mean (FedMLH, Algorithm
+  2). The clients' optimizer is Adam, as in the paper.
   """
 
   name = 'fedmlh'

@@ -8,10 +8,12 @@ averages with the weights p_k = n_k / n and multiplies the mean by tau_eff:
   x <- x + tau_eff sum_k p_k (y_k - x) / ||a_k||_1    tau_eff = sum_k p_k ||a_k||_1
 
 With SGD, ||a_k||_1 is the number tau_k of local steps. With a proximal term of weight mu and
-learning rate eta, each step shrinks the change by the factor 1 - eta mu. Then ||a_k||_1 is (1 - (1
-- eta mu)^tau_k) / (eta mu). If all clients take the same number of steps, FedNova equals FedAvg, or
-FedProx with a proximal term. (With a proximal term, the authors' code takes sum_k p_k tau_k as
-tau_eff, which is larger.)
+learning rate eta, each step shrinks the change by the factor 1 - eta mu, so ||a_k||_1 is
+
+  (1 - (1 - eta mu)^tau_k) / (eta mu).
+
+If all clients take the same number of steps, FedNova equals FedAvg, or FedProx with a proximal
+term. (With a proximal term, the authors' code takes sum_k p_k tau_k as tau_eff, which is larger.)
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class FedNova(fedavg.FedAvg):
 
   The server multiplies the average by the mean number of steps. With --local_epochs, clients with
   different numbers of examples take different numbers of steps. Batch statistics are averaged as in
-  FedAvg.
+  FedAvg. With a proximal term, a different number replaces the number of steps (see the module).
   """
 
   name = 'fednova'

@@ -94,7 +94,7 @@ class FedProto(base.Server, base.Federated):
 
 @dataclasses.dataclass(frozen=True)
 class _NearPrototypes:
-  """FedProto's loss. It is 0 for a class without prototype, and does not train prototypes."""
+  """FedProto's loss, which is 0 for a class without prototype and does not train prototypes."""
 
   head: Any
   softmax: Any

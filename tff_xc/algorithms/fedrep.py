@@ -2,9 +2,9 @@
 
 Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for Personalized
 Federated Learning", ICML 2021, arXiv:2102.07078, Algorithm 1. In a round, a client first trains its
-class rows (head) with the received encoder (representation) fixed. It then trains the encoder with
-these rows fixed. It sends the encoder's change and keeps the rows. The server moves the encoder by
-the mean change.
+class rows (head) with the received encoder (representation) fixed. The client then trains the
+encoder with these rows fixed, sends the encoder's change, and keeps the rows. The server moves the
+encoder by the mean change.
 
 In the paper all clients have equal weights. Here the weights are the clients' numbers of examples,
 as in FedAvg, or equal with --virtual_client_size. With zero head epochs, FedRep is FedBABU.

@@ -6,7 +6,7 @@ Sampled Softmax", 2022, arXiv:2203.04888.
 A client requests the rows of its own classes P_k and of m sampled negatives N_k, trains a sampled
 softmax on these rows, and sends the changes of the rows back. The server adds changes by class and
 takes a momentum step. The baselines differ in the requested rows and in the terms of the softmax's
-denominator. t is the example's class:
+denominator. In this table, t is the example's class:
 
   FedSS         P_k and N_k         eq. (5), (6)
   NegOnly       {t} and N_k         eq. (7)

@@ -98,7 +98,7 @@ class _Correction:
 class _Variates(parts.Part):
   """Updates the server's c and the clients' c_k.
 
-  It uses option II if `of_steps` is True, else option I.
+  If `of_steps` is True, clients use option II, else option I.
   """
 
   num_clients: int

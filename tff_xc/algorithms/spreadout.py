@@ -19,18 +19,18 @@ Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 plus a const
 sum is zero minimise it, even if some of these rows are close. Use a k well below the number of
 classes, or eq. (7).
 
-Consider a step on unit rows that pushes every class away from k others. It multiplies the component
-that all rows share by about 1 - 4 k lambda eta. If lambda eta exceeds 1 / (2 k), this component
-grows in magnitude and alternates in sign, and the rows collapse.
+Consider a step on unit rows that pushes every class away from k others. Such a step multiplies the
+component that all rows share by about 1 - 4 k lambda eta. If lambda eta exceeds 1 / (2 k), this
+component grows in magnitude and alternates in sign, and the rows collapse.
 
-At half the margin, eq. (7) pushes two rows apart as hard as eq. (8). It pushes a row from all U - 1
-other rows at once. The same bound therefore holds for eq. (7) with k = U - 1, unless rows are
+At half the margin, eq. (7) pushes two rows apart as hard as eq. (8). Eq. (7) pushes a row away from
+all U - 1 other rows at once, so the same bound holds for eq. (7) with k = U - 1, except if rows are
 nearer than half the margin (see `Spreadout.step_limit`).
 
 The gradient of a row is a sum of rows, each times the derivative with respect to s. With few
-neighbours, or many rows, blocks of rows are computed in turn, so the full matrix of similarities is
-never in memory. With many neighbours among a few thousand rows, dense products compute the gradient
-(`tff_xc.round.nearest`).
+neighbours, or many rows, the gradient is computed in blocks of rows, so that the full matrix of
+similarities is never in memory. With many neighbours among a few thousand rows, dense products
+compute the gradient (`tff_xc.round.nearest`).
 """
 
 import dataclasses
@@ -99,7 +99,7 @@ class Spreadout:
   def _by_similarity(self, s: tf.Tensor) -> tf.Tensor:
     """Returns the derivative of a pair's term with respect to s.
 
-    It has the shape of `s`, or is a scalar if it is the same for all pairs.
+    The derivative has the shape of `s`. If it is the same for all pairs, it is a scalar.
     """
     if self.distance == POSITIVE_COSINE:
       # The derivative is halved, because each pair occurs as two terms here.

@@ -5,17 +5,17 @@ for Lazy Clients", AAAI 2024, arXiv:2401.12012, and the code that its authors pu
 
 The class rows of all clients, with the bias as a row's last coordinate, are the points of
 one-against-one support vector machines (eq. (6)). The new row of a class is the mean of its support
-vectors in any pair, weighted by the clients' numbers of examples (eq. (7)). Then the server takes
-one Adam step and keeps Adam's state over rounds. The step lowers
+vectors in any pair, weighted by the clients' numbers of examples (eq. (7)). After that, the server
+takes one Adam step and keeps Adam's state over rounds. The Adam step lowers
 
   sum_{a < b} exp(-((w_a - w_b) . h_ab / |h_ab|)^2 / 2)             (eq. (8))
 
 where h_ab is the normal of the pair's machine, treated as constant.
 
-Each pair of classes, with M points each, has a machine. Its dual problem has a signed coefficient
-b_k for each of the 2 M points. The coefficients sum to 0, with 0 <= b_k <= C for points of the
-first class and -C <= b_k <= 0 for points of the second. With y_k = 1 for the first class and -1 for
-the second, the machine minimises
+Each pair of classes, with M points each, has a machine. The machine's dual problem has a signed
+coefficient b_k for each of the 2 M points. The coefficients sum to 0, with 0 <= b_k <= C for points
+of the first class and -C <= b_k <= 0 for points of the second. With y_k = 1 for the first class and
+-1 for the second, the machine minimises
 
   1/2 sum_kl b_k b_l K(x_k, x_l) - sum_k y_k b_k.
 
@@ -25,9 +25,9 @@ all machines at once. Only differences of gradients matter. Therefore the steps 
 the squared distances of points in feature space, not the kernel itself. If two choices are equally
 good, rounding decides, as in libsvm.
 
-Pairs are processed in tiles of k x k classes. Thus neither the matrix of all inner products nor the
-normals of all pairs are ever in memory. Only the 2 M coefficients of each pair are kept: 4 n^2 M
-bytes for n classes.
+Pairs are processed in tiles of k x k classes, so that neither the matrix of all inner products nor
+the normals of all pairs are ever in memory. Only the 2 M coefficients of each pair are kept: 4 n^2
+M bytes for n classes.
 
 If a fit can choose only few of the points, it computes the distances from a point when it chooses
 the point. With a linear kernel, these distances are float32 if the rounding errors of all steps
@@ -48,8 +48,8 @@ from tff_xc.round import randomness
 
 # libsvm uses this value in place of a squared distance that is not positive.
 _TAU = 1e-12
-# A tile has at most _CLASSES^2 pairs. It has fewer pairs if it would otherwise have more than
-# _COEFFICIENTS coefficients, _DISTANCES distances or _NUMBERS coordinates of points.
+# A tile has at most _CLASSES^2 pairs. A tile has fewer pairs if more than _COEFFICIENTS
+# coefficients, _DISTANCES distances or _NUMBERS coordinates of points would be needed.
 _CLASSES, _COEFFICIENTS, _DISTANCES, _NUMBERS = 64, 2**17, 2**23, 2**20
 # The number of tiles computed in parallel, if there are enough threads.
 _PARALLEL = 4
@@ -92,7 +92,7 @@ def fit_pairs(
   quarters = tf.constant([2, 3, 5])
   phases = quarters.shape[0] + 1
 
-  # One loop for all phases, because separate graphs take four times as long to trace.
+  # All phases run in one loop, because separate graphs take four times as long to trace.
   def phase(number, done, columns, pairs, bounds, *state_and_found):
     *state, found = state_and_found
     is_last = tf.equal(number, phases - 1)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 LINEAR = 'linear'
-# Bounds float32 errors. Consider points of d numbers with |x| <= R, at most r from the mean of
-# their class. A distance has two errors: up to 2^-20 R^2 from the norms (as measured), and up to
-# 2^-24 d (2 R) r from the products, whose terms are summed one after another. A violation is the
-# difference of two gradients. A step with coefficients up to C changes a violation with an error of
-# up to 4 C times the error of a distance. This is C R (R + d r / 8) times this constant. If the
-# violations of two points differ by less, rounding decides between them.
+# This constant bounds float32 errors. Consider points of d numbers with |x| <= R, at most r from
+# the mean of their class. A distance has two errors: up to 2^-20 R^2 from the norms (as measured),
+# and up to 2^-24 d (2 R) r from the products, whose terms are summed one after another. A violation
+# is the difference of two gradients. A step with coefficients up to C changes a violation with an
+# error of up to 4 C times the error of a distance, which is C R (R + d r / 8) times this constant.
+# If the violations of two points differ by less, rounding decides between them.
 _SINGLE = 2.0**-18
 
 

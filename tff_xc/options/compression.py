@@ -3,18 +3,18 @@
 Suresh, Yu, Kumar, McMahan: "Distributed Mean Estimation with Limited Communication", ICML 2017,
 arXiv:1611.00429. Each tensor of the encoder's change, and each row of a table's change, is a
 separate vector x. A client sends the smallest and the largest number of x, and rounds all numbers
-to k = 2^bits evenly spaced levels between these two. It rounds a number at random to one of the two
-nearest levels, so that the expected value is the number itself (section 2.2). Thus a mean over
-clients is unbiased, and its error falls with the number of clients.
+to k = 2^bits evenly spaced levels between these two. The client rounds a number at random to one of
+the two nearest levels, so that the expected value is the number itself (section 2.2). A mean over
+clients is therefore unbiased, and its error falls with the number of clients.
 
 The error grows with the distance between the smallest and the largest number. Therefore
 'rotate_quantize' first rotates x to H D x / sqrt(d), which has numbers of similar size. H is a
 Hadamard matrix, D has random signs that all clients of a round share, and zeros pad x to a power of
 2, d (section 3). The server rotates back.
 
-In a simulation, the client encodes and decodes its update and then sends the decoded numbers. Thus
-the model has exactly the rounding error, and `tff_xc.measure.communication` counts the compressed
-bytes.
+In a simulation, the client encodes and decodes its update and then sends the decoded numbers. The
+model therefore has exactly the rounding error of a deployment, and `tff_xc.measure.communication`
+counts the compressed bytes.
 
 With bfloat16, numbers are rounded to the nearest, both in updates and in the weights that clients
 receive.

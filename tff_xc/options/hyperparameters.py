@@ -27,7 +27,7 @@ _KEY, _OWN = 'hyperparameter', 'own'
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameter:
-  """One hyperparameter. Its type is the type of its default."""
+  """One hyperparameter, whose type is the type of its default."""
 
   name: str  # The name of the field or option, and of the flag.
   default: bool | int | float | str  # The value if neither user nor task sets it.

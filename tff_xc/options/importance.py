@@ -6,7 +6,7 @@ arXiv:2003.08082, equations (1) to (4).
 An example of class y has the weight w_k(y) = p(y) / q_k(y). p is the target distribution, and q_k
 is the class distribution of all examples of client k. A minibatch's loss is sum w l / sum w, so a
 client with only one class trains as without weights. The server sends p(c) together with the row of
-class c. It does not send a uniform p.
+class c, except if p is uniform.
 """
 
 from __future__ import annotations

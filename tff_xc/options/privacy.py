@@ -221,9 +221,9 @@ class Privacy(option.Option):
   def value_noise_multiplier(self) -> float:
     """The standard deviation of the noise on the sum, divided by C.
 
-    It exceeds z if noisy counts use a part of the privacy budget. Together, the Gaussian mechanisms
-    on the same clients are as private as z alone: z^-2 = value^-2 + (2 count)^-2 + (noise on the
-    rows' counts)^-2.
+    This number exceeds z if noisy counts use a part of the privacy budget. Together, the Gaussian
+    mechanisms on the same clients are as private as z alone: z^-2 = value^-2 + (2 count)^-2 +
+    (noise on the rows' counts)^-2.
     """
     z = self.dp_noise_multiplier
     if self.dp_clip_quantile and z:
@@ -236,7 +236,7 @@ class Privacy(option.Option):
   def rows_noise_multiplier(self) -> float:
     """The standard deviation of the noise on the rows' counts, divided by the counts' norm.
 
-    It is used only if rows are chosen.
+    This number is used only if rows are chosen.
     """
     return self.dp_rows_noise_ratio * self.value_noise_multiplier
 
@@ -385,8 +385,8 @@ class Privacy(option.Option):
   def is_deferred(self, table) -> bool:
     """Returns whether a table's noise is drawn when a row is read, and not in every round.
 
-    This is not possible if the size of the noise changes over rounds. It is not needed if rows are
-    chosen first, or if the server passes over all rows anyway.
+    The noise cannot be drawn later if its size changes over rounds. If rows are chosen first, or if
+    the server passes over all rows anyway, the noise is drawn in every round.
     """
     from tff_xc.round import optimizers
 
@@ -455,7 +455,8 @@ class Privacy(option.Option):
 def _joined(table):
   """Returns a table's merge with differential privacy.
 
-  It sums the clients' changes of rows. If clients send no rows, it is the table's own merge.
+  The merge sums the clients' changes of rows. If clients send no rows, the table's merge stays the
+  same.
   """
   from tff_xc.round import merge
 

@@ -8,8 +8,8 @@ learning rate is multiplied by
   f + (1 - f) (1 + cos(pi s / R)) / 2    cosine; f from s = R on
   f^floor(s / R)                         step
 
-A client reads t from the round's seed. The server uses its number of steps as t. It takes no step
-in a round in which every update was dropped, so its learning rate does not change in this round.
+A client reads t from the round's seed. The server uses its number of steps as t. If every update of
+a round was dropped, the server takes no step, so its learning rate does not change.
 """
 
 from __future__ import annotations

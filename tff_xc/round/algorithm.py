@@ -43,7 +43,7 @@ class Sampling(Protocol):
     """Returns a function from a round number, counted from 0, to the cohort of this round."""
 
 
-# `_shown` abbreviates texts with more characters.
+# `_shown` abbreviates texts with more characters than this.
 _MOST_SHOWN = 100
 
 
@@ -92,17 +92,18 @@ class Algorithm:
       rows (question 3), and how it updates the table (question 4). The first table is 'class'. If a
       table of the encoder is not listed, every client receives the whole table, and the server adds
       the mean change.
-    loss: the loss that a client minimises (question 2). It has one value for each example.
+    loss: the loss that a client minimises (question 2), with one value for each example.
     penalties: terms that are added to the mean loss.
     local_training: the optimizer and steps of local training.
     head_epochs: the number of passes over a client's examples, before local training, that train
-      only the class rows. If it is positive, class rows must be `frozen`, so that local training
-      does not change them.
+      only the class rows. If `head_epochs` is positive, class rows must be `frozen`, so that local
+      training does not change them.
     model_aggregator: a `tff.aggregators` factory that averages the encoder updates (question 3).
       None: the weighted mean. The factory does not average rows of tables. A differentially private
       factory would send these rows without noise, so it is refused if clients send rows.
     parts: further steps of a round: messages and client states of the algorithm, and options such
-      as bounds, privacy and compression. They run in the order of this tuple.
+      as bounds, privacy and compression. The order of this tuple is the order in which the parts
+      run.
     weighting: the weight of a client in means. 'examples' is its number of examples, and 'uniform'
       is 1.
     encoder_optimizer: the server's optimizer for the encoder (question 4).
@@ -230,8 +231,8 @@ def own_rows(algorithm: Algorithm, name: str, most: int, optimizer: Any = None) 
   """Returns the algorithm with clients that request only the needed rows of an encoder table.
 
   `name` is the table's name. A client needs the rows that its examples name. `most` is the largest
-  number of distinct rows that any client needs. If it is 0, clients still receive the whole table.
-  `optimizer` is the server's optimizer for the table.
+  number of distinct rows that any client needs. If `most` is 0, clients still receive the whole
+  table. `optimizer` is the server's optimizer for the table.
   """
   table = tables_lib.by_name(algorithm.tables).get(name)
   if table is None or name == classifier.CLASS:

@@ -6,7 +6,7 @@ The method is DP-AdaFEST by Ghazi, Huang, Kamath, Kumar, Manurangsi, Sinha, Zhan
 "Sparsity-Preserving Differentially Private Training of Large Embedding Models", NeurIPS 2023,
 arXiv:2311.08357. In the paper, examples contribute to the count of a row. Here, clients contribute.
 Each client adds the same number to the count of every row that it sends. The L2 norm of a client's
-contributions is at most C1. The server adds noise to the counts of all n rows. It chooses the rows
+contributions is at most C1. The server adds noise to the counts of all n rows, and chooses the rows
 with a noisy count above a threshold.
 
 Clients do not send counts, because the ids of their rows determine the counts. A row that no client
@@ -25,11 +25,11 @@ from tff_xc.round import folding, merge, randomness
 
 @dataclasses.dataclass(frozen=True)
 class CountedRows(merge.SumRows):
-  """Sums the clients' changes of rows, and has the rows' counts in place of weights.
+  """Sums the clients' changes of rows. The `weights` of the result are the rows' counts.
 
   `tables` are the names of all tables whose rows are counted. `clip` is C1, the largest L2 norm of
   a client's contributions. A client that sends k rows adds min(1, C1 / sqrt(k)) to the count of
-  each.
+  each row.
   """
 
   tables: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ def each_by_itself(rate: float, count: int, seed: tf.Tensor) -> tf.Tensor:
     further = places[-1] + tf.cumsum(1 + tf.cast(gaps, tf.int64))
     return step + 1, tf.concat([places, further], 0)
 
-  # One block almost always suffices.
+  # One block of random numbers is almost always enough.
   _, places = tf.while_loop(
     lambda step, places: places[-1] < count,
     more,

@@ -1,6 +1,6 @@
-"""The computation of a client: it trains the encoder and its rows, and sends an update.
+"""The computation of a client: it trains the encoder and class rows, and returns an update.
 
-The algorithm's parts may change the update. An update that is not finite is dropped, which means
+The algorithm's parts may change the update. If an update is not finite, it is dropped, which means
 that zeros replace it.
 """
 
@@ -30,20 +30,20 @@ from tff_xc.round import (
 class ClientUpdate(NamedTuple):
   """The message of a client to the server."""
 
-  # Changes of the encoder's trained weights (after minus before training), by name. They are 0 if
-  # the update is dropped.
+  # Changes of the encoder's trained weights (after minus before training), by name; 0 if the update
+  # is dropped.
   encoder_delta: encoder_lib.Weights
   # float32 [N, row_dim] by table, the rows in the form that the table's merge defines. Padding is
   # 0.
   rows: Mapping[str, tf.Tensor]
   # float32 scalar, the client's weight in means: its number of examples, or 1 with 'uniform'
-  # weighting. The weight is 0 if the client has no examples. It is also 0 if the update is dropped,
-  # except if a part has `always_counts`.
+  # weighting. A client without examples has the weight 0. A client whose update is dropped also has
+  # the weight 0, except if a part has `always_counts`.
   weight: tf.Tensor
   # Numbers for the round's metrics, by name. All are 0 for a client without examples.
   measured: collections.OrderedDict
   told: parts_lib.Told
-  state: Any = ()  # The client's new state, if the algorithm has client states. It is not sent.
+  state: Any = ()  # The client's new state, which is not sent; () without client states.
 
 
 def build(algorithm: algorithm_lib.Algorithm):
@@ -105,7 +105,7 @@ def build(algorithm: algorithm_lib.Algorithm):
 def build_training(algorithm: algorithm_lib.Algorithm, own_rows_only: bool = False):
   """Returns a function that trains on one client and sends nothing.
 
-  The function has the same arguments as the function that `build` returns. It returns the
+  The function has the same arguments as the function that `build` returns. The result is the
   `ModelWeights` after local training, and a dictionary with the sum of losses, the number of
   correct predictions, and the number of batches. With `own_rows_only`, training does not change the
   class rows of classes that the client does not have.
@@ -163,7 +163,7 @@ def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
 
 
 def _localised(algorithm, held, examples) -> examples_lib.ClientExamples:
-  """Replaces row ids in the examples by the slots of these rows among the received rows."""
+  """Replaces row ids in the examples by the indices of these rows among the received rows."""
   client_id = examples.client_id
   size, count = encoder_lib.count(examples.labels), encoder_lib.count(examples.x)
   one_each = request.fail_unless(
@@ -287,7 +287,7 @@ def _mean_gradients(algorithm, weights, held, examples, round_seed):
 
   def body(step, sums):
     part = batch(step)
-    # Negative step numbers give other seeds than those of local steps.
+    # With negative step numbers, the seeds differ from the seeds of local steps.
     seed = randomness.step_seed(encoder_seed, -1 - step)
     _, _, found, _ = _gradients(plain, weights, weights, held, part, seed, {}, 1.0)
     share = tf.cast(encoder_lib.count(part.labels), tf.float32)
@@ -398,7 +398,7 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
 def _hits(best: tf.Tensor, targets) -> tf.Tensor:
   """Returns the number of examples whose best row is a target.
 
-  `best` int32 [B] is the slot of the row with the largest logit.
+  `best` int32 [B] is the index of the row with the largest logit.
   """
   if not isinstance(targets, sparse.LabelSets):
     return tf.reduce_sum(tf.cast(tf.equal(best, targets), tf.float32))
@@ -519,7 +519,7 @@ def _changes(algorithm, before, rows, held):
 
 
 def _sent(algorithm, before, changes, held):
-  """Returns the rows to send, given their `changes`. It is the inverse of `_changes`."""
+  """Returns the rows to send, given their `changes`. The inverse function is `_changes`."""
   rows = collections.OrderedDict(changes)
   for table in algorithm.tables:
     if not table.merge.sends_deltas:

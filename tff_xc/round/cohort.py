@@ -1,8 +1,8 @@
 """Draws a round's clients and the examples that they use.
 
 The draws depend only on the seed and the round number, so a resumed run draws the same data. A
-cohort stores only the numbers of its clients. It reads a client's examples when a caller accesses
-them.
+cohort stores only the numbers of its clients, and reads a client's examples when a caller accesses
+the client.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ FIXED, POISSON = 'fixed', 'poisson'
 # The largest number of examples in a round of centralized training.
 _MOST_POOLED = 10_000_000
 # Numbers that are added to the seed (seed, round, client), so that drop-outs and Poisson sampling
-# have their own random numbers. They are not 0, because [a, b, c] and [a, b, c, 0] are the same
-# seed for NumPy.
+# have their own random numbers. These numbers are not 0, because [a, b, c] and [a, b, c, 0] are the
+# same seed for NumPy.
 _OF_DROPOUT, _OF_POISSON = 1, 2
 # TFF draws clients with NumPy's older generators, which accept only seeds below this number.
 _LARGEST_SEED = 2**32
@@ -34,7 +34,7 @@ _LARGEST_SEED = 2**32
 class Cohort(Sequence):
   """The clients of one round: a sequence of `ClientExamples`, the argument of `next`."""
 
-  # One `ClientExamples` per client. Each access reads the client's examples.
+  # A `ClientExamples` for each client. Each access reads the client's examples.
   examples: Sequence[examples_lib.ClientExamples]
   # Number of drawn clients without examples, which do not participate.
   skipped: int
@@ -146,7 +146,7 @@ class UniformClients:
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
     """Returns (kind of sampling, a client's probability to participate in a round).
 
-    A privacy accountant needs them.
+    A privacy accountant needs both values.
     """
     clients = len(dataset.train.partition)
     return POISSON if self.poisson else FIXED, self.clients_per_round / clients
@@ -241,8 +241,9 @@ class VirtualClients:
   Hsu, Qi, Brown: "Federated Visual Classification with Real-World Data Distribution", ECCV 2020,
   arXiv:2003.08082, section 5.3.
 
-  In every round, each drawn client uses N_VC examples, which it draws uniformly. It draws them with
-  replacement only if it has fewer than N_VC. The client still requests the rows of all its classes.
+  In every round, each drawn client uses N_VC examples, which it draws uniformly. A client with
+  fewer than N_VC examples draws with replacement, and all other clients draw without. The client
+  still requests the rows of all its classes.
 
   By default, clients are drawn without replacement, one after the other. The probability of each
   remaining client is proportional to its number of examples. Clients without examples are never
@@ -252,8 +253,8 @@ class VirtualClients:
   clients_per_round: int  # K.
   examples: int  # N_VC.
   # Whether a client may be drawn several times in a round. The second draw adds the number of all
-  # clients to its id, the third adds twice this number, and so on. Thus each draw uses different
-  # examples and random numbers.
+  # clients to its id, the third draw adds twice this number, and so on. With these different ids,
+  # each draw uses different examples and random numbers.
   replace: bool = False
   # Draw each client independently with probability min(1, K n_k / n).
   poisson: bool = False
@@ -290,7 +291,7 @@ class VirtualClients:
         shares = self.clients_per_round * share
         drawn = np.array(_by_themselves(shares, seed, round_number), np.int64)
       else:
-        # To draw distinct clients, NumPy draws repeatedly and leaves out repetitions. This equals
+        # To draw distinct clients, NumPy draws repeatedly and leaves out repetitions, which equals
         # drawing one client after the other from the remaining clients.
         drawn = np.random.default_rng([seed, round_number, 0]).choice(
           len(share), self.clients_per_round, self.replace, share
@@ -323,7 +324,7 @@ class Changed:
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns the participation of `sampling`, which ignores the changes of this class."""
+    """Returns the participation of `sampling`. The changes of clients do not count."""
     return self.sampling.participation(dataset)
 
 
@@ -332,10 +333,10 @@ class Dropout(Changed):
   """Draws the clients of `sampling`. Each of them may drop out with the same probability.
 
   Whether a client drops out depends only on the probability, the seed, the round and the client. A
-  client that drops out at one probability also drops out at every larger one. The server receives
-  nothing from a client that drops out, and the client's state does not change. If all clients drop
-  out, the round changes nothing. A sampling that changes the clients' examples must wrap this
-  sampling.
+  client that drops out at one probability also drops out at every larger probability. The server
+  receives nothing from a client that drops out, and the client's state does not change. If all
+  clients drop out, the round changes nothing. A sampling that changes the clients' examples must
+  wrap this sampling.
   """
 
   probability: float  # The probability of dropping out, at least 0 and less than 1.

@@ -1,4 +1,4 @@
-"""Adds noise to every row of a table in every step, but draws it only when a row is read.
+"""Adds noise to every row of a table in every step, and draws the noise when a row is read.
 
 Rows that no client requested need noise, too. Otherwise the model would reveal which clients
 participated. If clients select rows, adding noise to all n rows would cost a pass over the table in
@@ -113,8 +113,8 @@ class DeferredNoise:
   def _noise(self, state, ids, row_dim):
     """Returns (noise of the rows, noise of their velocities), each float32 [..., row_dim]."""
     rate, beta = self.optimizer.learning_rate, self.optimizer.momentum
-    # The gradient is minus the noise. With v for the negative velocity, a step is v <- beta v +
-    # noise, w <- w + rate v.
+    # The gradient is minus the noise. A step is v <- beta v + noise, w <- w + rate v, where v is
+    # the negative velocity.
     scale = rate * self.stddev / (1.0 - beta)
     combined = [[scale, -scale * beta], [0.0, -self.stddev]]
     if not beta:
@@ -141,7 +141,7 @@ class _Process:
   def __init__(self, momentum: float, combined: np.ndarray | None = None):
     """`combined` [outputs, parts] maps the components of x to outputs.
 
-    If it is None, the outputs are the components.
+    If `combined` is None, the outputs are the components.
     """
     parts = 2 if momentum else 1
     rates = np.array([1.0, momentum])[:parts]
@@ -193,7 +193,7 @@ class _Process:
     most, parts = 2 * self._LEVELS, self._parts
 
     def of(times, at, x, matrix):
-      # Add one more time, whose normals enter x with the factor `matrix`.
+      # Append the time `at`, whose normals enter x with the factor `matrix`.
       place = tf.size(times)
       place = tf.one_hot(place, most, dtype=tf.float64)[None, :, None]
       return tf.concat([times, [at]], 0), x + matrix[:, None, :] * place

@@ -27,13 +27,13 @@ class ClientExamples(NamedTuple):
   Attributes:
     x: [n_k, ...], stored examples, which the encoder decodes, or sparse examples.
     labels: int32 [n_k], labels in [0, n); or `sparse.LabelSets` of n_k examples.
-    client_id: int64 scalar. It is the same in all rounds, and it seeds the client's random numbers.
-    all_labels: int32 [m_k], the labels of all of the client's examples. They determine which class
-      rows the client requests. `x` and `labels` have only the examples that the client uses in this
-      round. If it uses all its examples, `all_labels` equals `labels` (or the ids of the label
+    client_id: int64 scalar, the same in all rounds, which seeds the client's random numbers.
+    all_labels: int32 [m_k], the labels of all of the client's examples, which determine the class
+      rows that the client requests. `x` and `labels` have only the examples that the client uses in
+      this round. If it uses all its examples, `all_labels` equals `labels` (or the ids of the label
       sets).
     weights: float32 [n_k], the weights of the examples in the loss. A part of the algorithm may add
-      them (`parts.Part.examples`). (): equal weights.
+      these weights (`parts.Part.examples`). (): equal weights.
     state: `KeptState`, the client's state from its last round (see `nothing_kept`), or () for an
       algorithm without client state.
   """
@@ -51,10 +51,10 @@ class ClientExamples(NamedTuple):
   ) -> list['ClientExamples']:
     """Returns a list of clients for the `next` of a learning process.
 
-    `source` may be `tff.simulation` data. Then `ids` selects clients, and a `client_id` is the
-    client's place in `source.client_ids`. If `source` is a list of data sets, `ids` are the
-    clients' whole numbers, by default their places in the list.
-    `tff_xc.data.from_tff.as_client_data` explains elements, `x`, `y` and errors.
+    If `source` is `tff.simulation` data, `ids` selects clients, and a `client_id` is the client's
+    place in `source.client_ids`. If `source` is a list of data sets, `ids` are the clients' whole
+    numbers, by default their places in the list. `tff_xc.data.from_tff.as_client_data` explains
+    elements, `x`, `y` and errors.
     """
     data = from_tff_lib.as_client_data(source, ids, x=x, y=y)
     names = data.client_ids

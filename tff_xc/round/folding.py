@@ -47,8 +47,8 @@ class RowUpdate(NamedTuple):
 def row_update(held, rows: tf.Tensor, weight: tf.Tensor) -> RowUpdate:
   """Returns a client's update without padding. A client with weight zero sends no rows.
 
-  `held` has N slots for rows. `rows` are the rows of all slots, or of the first slots if all other
-  slots are padding.
+  `held` describes N places for rows. `rows` has a row for each place, or only for the first places
+  if all other places are padding.
   """
   slots = tf.shape(rows)[0]
   sent = tf.logical_and(held.mask[:slots], weight > 0)
@@ -77,7 +77,7 @@ def add_by_id(*sums: RowSums) -> RowSums:
 def grown(sums: RowSums, more: RowSums) -> RowSums:
   """Adds `more` to `sums`, whose ids are distinct, and appends new ids.
 
-  It adds in the same order as `add_by_id`, in less time.
+  The function adds in the same order as `add_by_id`, in less time.
   """
   held = tf.size(sums.ids)
   ids, place = tf.unique(tf.concat([sums.ids, more.ids], axis=0))

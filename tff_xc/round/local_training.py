@@ -13,14 +13,14 @@ from tff_xc.round import optimizers, randomness
 class LocalTraining:
   """Minibatch SGD (FedSS, Algorithm 1), or Adam, over a client's examples.
 
-  Every epoch visits all examples in a new order. The last batch of an epoch may be smaller than the
-  others. Its loss is the mean over its examples.
+  Every epoch visits all examples in a new order. If the last batch of an epoch is smaller, its loss
+  is the mean over its examples.
 
   Attributes:
     steps: if positive, the number of minibatches to take, instead of epochs.
     shuffle: whether each epoch shuffles the examples.
     replace_nonfinite: whether to set trained numbers that are not finite to 1e-5 after every step,
-      as TurboSVM-FL's published code does. It works with SGD only.
+      as TurboSVM-FL's published code does. This works with SGD only.
     optimizer_name: 'sgd', or 'adam' as in PyTorch. A client starts Adam with zero moments in every
       round, as in FedMLH.
     weight_decay: for L2 regularization, weight_decay w is added to the gradient of every trained
@@ -53,7 +53,7 @@ class LocalTraining:
     return self.learning_rate * self.schedule(number)
 
   def optimizer(self, rate) -> tff.learning.optimizers.Optimizer:
-    """Returns the optimizer of the local steps. Its gradients are multiplied by `loss_scale`."""
+    """Returns the optimizer of the local steps, for gradients of the loss times `loss_scale`."""
     if self.optimizer_name == 'adam':
       return optimizers.TorchAdam(rate, weight_decay=self.weight_decay)
     return optimizers.Descent(

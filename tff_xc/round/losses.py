@@ -1,11 +1,12 @@
 """Question 2: which loss does a client minimise on the rows that it received?
 
-`HeldSoftmax` is softmax cross entropy. Its denominator has all received classes (FedSS,
+`HeldSoftmax` is softmax cross entropy. The denominator has all received classes (FedSS,
 FullSoftmax), the target and the negatives (NegOnly), or the client's own classes (PosOnly). See
 FedSS, equations (2) and (5) to (8).
 
-`PositiveHinge` is a squared hinge on the target's cosine. It does not push an embedding away from
-other rows (FedAwS, equation (23)). `Contrastive` does (FedAwS, equation (6)).
+`PositiveHinge` is a squared hinge on the target's cosine, which does not push an embedding away
+from other rows (FedAwS, equation (23)). `Contrastive` also pushes an embedding away from other rows
+(FedAwS, equation (6)).
 
 `BinaryCrossEntropy` is for examples with sets of labels. Penalties, such as `Proximal`, are added
 to the mean loss.
@@ -22,7 +23,8 @@ from tff_xc.data import sparse
 from tff_xc.encoders import layers
 from tff_xc.round import request
 
-# If this number is added to a logit, a float32 softmax gives it probability zero and no gradient.
+# If this number is added to a logit, the logit has probability zero and no gradient in a float32
+# softmax.
 _EXCLUDED = -1e9
 
 
@@ -37,8 +39,8 @@ class LocalStep(NamedTuple):
   embeddings: tf.Tensor  # float32 [B, ...].
   x: Any = ()  # The batch's examples.
   seed: Any = ()  # int32 [2], the encoder's seed.
-  # The current weights, and the weights from which the client started. Their tables have only the
-  # received rows.
+  # The current weights, and the weights from which the client started, with only the received rows
+  # of each table.
   weights: classifier.ModelWeights | tuple = ()
   initial_weights: classifier.ModelWeights | tuple = ()
   state: Any = ()  # The client's `KeptState`.
@@ -92,7 +94,7 @@ def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
 def softmax_cross_entropy(logits: tf.Tensor, targets: tf.Tensor):
   """Returns float32 [B], -log softmax(logits [B, N])[targets int32 [B]].
 
-  TensorFlow's `sparse_softmax_cross_entropy_with_logits` returns the same. It computes each
+  TensorFlow's `sparse_softmax_cross_entropy_with_logits` returns the same, but computes each
   exponential twice and takes two to three times as long on a CPU.
   """
   largest = tf.reduce_max(logits, axis=1, keepdims=True)
@@ -187,7 +189,7 @@ DISTANCES = ('cosine', 'euclidean')
 
 @dataclasses.dataclass(frozen=True)
 class Contrastive:
-  """FedAwS's contrastive loss. It pulls an embedding to its class row and away from others.
+  """FedAwS's contrastive loss pulls an embedding to its class row and away from other rows.
 
   s_c is the cosine between the embedding g(x) and the class row w_c. The loss is
 
@@ -229,8 +231,8 @@ class BinaryCrossEntropy:
   """Binary cross entropy of whether an example has the label of each received row.
 
   The loss of an example is R times the mean over the received rows, where R is the number of hash
-  tables, `tables`. It equals the sum of the means of the R tables (FedMLH, Algorithm 2). If several
-  labels of an example share a row, the row is one target (line 6).
+  tables, `tables`. This product equals the sum of the means of the R tables (FedMLH, Algorithm 2).
+  If several labels of an example share a row, the row is one target (line 6).
   """
 
   tables: int = 1

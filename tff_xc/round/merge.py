@@ -1,7 +1,7 @@
 """Question 3: how does the server merge the clients' rows and average encoder changes?
 
-Clients send (ids, rows), and the server adds rows with the same id (`folding`). Thus neither a
-client nor an accumulator needs all n rows. If clients have all rows, they send no ids, and the
+Clients send (ids, rows), and the server adds rows with the same id (`folding`). Neither a client
+nor an accumulator therefore needs all n rows. If clients have all rows, they send no ids, and the
 server adds whole tables. A merge may also keep the rows of all clients side by side.
 """
 
@@ -23,8 +23,8 @@ class Merge(Protocol):
 
   Attributes:
     sends_rows: whether clients send rows at all.
-    sends_deltas: whether clients send changes of rows instead of new rows. It is also True if
-      clients send nothing.
+    sends_deltas: whether clients send changes of rows instead of new rows; also True if clients
+      send nothing.
     takes_optimizer: whether the server's optimizer updates the rows.
   """
 
@@ -67,7 +67,7 @@ class SumRows:
 
   Attributes:
     row_renormalise: whether to divide a row only by the weight of the clients that received this
-      row. This option is not in the paper.
+      row, which is not in the paper.
     takes_optimizer: whether the table's optimizer applies the mean change.
     secure_bound: if not None, secure sums add whole tables after numbers are clipped to this
       absolute value (see `tff_xc.options.secure_sums`).
@@ -131,8 +131,8 @@ def _secure_sum(bound: float, num_rows: int, row_dim: int) -> Callable:
 class ReplaceRows(SumRows):
   """Replaces a row by the mean of the rows that clients sent (FedAwS, line 13).
 
-  The weights of the mean are the clients' numbers of examples. The algorithm's `weighting` does not
-  change them. A row that no client sent does not change.
+  The weights of the mean are the clients' numbers of examples, whatever the algorithm's `weighting`
+  is. A row that no client sent does not change.
   """
 
   row_renormalise: bool = True

@@ -1,8 +1,8 @@
 """Finds the nearest rows of each row.
 
-`nearest` works in blocks. It is for many rows, because the full matrix of similarities is never in
-memory. `neighbours` works on strips of this matrix. It is for a few thousand rows, because all U^2
-similarities are in memory.
+`nearest` works in blocks, so the full matrix of similarities is never in memory. `neighbours` works
+on strips of this matrix. All U^2 similarities of the strips are in memory, so `neighbours` is for a
+few thousand rows.
 """
 
 import itertools
@@ -21,9 +21,9 @@ _PARALLEL = 8
 def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   """Applies a function to blocks of the numbers in [0, count) and concatenates the results.
 
-  The function maps int32 [b] to [b, width]. `width` is a structure of specs [width]. The function
-  computes `others` similarities for each number, which bounds the block size. All blocks run in one
-  flat loop, because Grappler aborts on nested loops.
+  The function maps int32 [b] to [b, width]. `width` is a structure of specs [width]. `others` is
+  the number of similarities that the function computes for each number. The more similarities, the
+  smaller are the blocks. All blocks run in one flat loop, because Grappler aborts on nested loops.
   """
   at_once = tf.clip_by_value(_SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS)
   # The last number pads the last block. One block runs even if count is 0.
@@ -110,7 +110,7 @@ def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 # column of its first row. The columns before it are copies of earlier strips, which saves about
 # half of all products.
 _STRIPS = 16
-# The value for the similarity of a row to itself. It is below any cosine, so that no row is its own
+# The value for the similarity of a row to itself, below any cosine, so that no row is its own
 # neighbour.
 _ITSELF = -2.0
 
@@ -153,7 +153,7 @@ class Neighbours(NamedTuple):
 def neighbours(strip: tf.Tensor, k: int) -> Neighbours:
   """Finds the k < U nearest neighbours of each row of a strip [b, U], without sorting."""
   guess = _guess(strip, k)
-  # NthElement is `std::nth_element`. Its first pivot is the median of the second, the middle and
+  # NthElement is `std::nth_element`, whose first pivot is the median of the second, the middle and
   # the last value. If a guess slightly below the result is at these places, the call takes half the
   # time. The guess does not change the k-th largest value.
   least = _nth(tf.concat([guess, guess, strip, guess], axis=1), k)

@@ -40,8 +40,8 @@ def build_requests(algorithm: algorithm_lib.Algorithm):
 def build_update(algorithm: algorithm_lib.Algorithm):
   """Returns a function from whole `ModelWeights` to a client's `Update`.
 
-  The function has the same arguments as the function that `personal.build` returns. It has no
-  client state, so the client trains as in its first round.
+  The function has the same arguments as the function that `personal.build` returns. The client has
+  no state, so it trains as in its first round.
   """
   model = algorithm.model
   train = client_update.build_training(algorithm)

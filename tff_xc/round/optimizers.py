@@ -4,7 +4,7 @@ TFF's own Adam adds epsilon before the bias correction and has no AMSGrad. The o
 follow PyTorch: w <- w - lr * m_hat / (sqrt(v_hat) + epsilon).
 
 The clients of a round request U of the n rows of a table. `Dense` updates all n rows. The other
-table optimizers change only the U requested rows. They return each large tensor as one
+table optimizers change only the U requested rows. These optimizers return each large tensor as one
 `tf.tensor_scatter_nd_update` of their input, outside of `tf.cond`, so that a runtime may update the
 tensor in place.
 """
@@ -86,8 +86,8 @@ class Descent(tff.learning.optimizers.Optimizer):
   def __init__(self, replacement: float | None = None, decay: float | tf.Tensor | None = None):
     """`replacement` replaces numbers that are not finite.
 
-    `decay` is the learning rate times the weight decay. It takes one pass over the weights. An L2
-    term in the loss would take two passes.
+    `decay` is the learning rate times the weight decay. Applying the decay takes one pass over the
+    weights, whereas an L2 term in the loss would take two passes.
     """
     self._replacement, self._decay = replacement, decay
 
@@ -154,9 +154,9 @@ After = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Any]]
 class TableOptimizer(Protocol):
   """An optimizer of a table, which may delay updates of rows that were not requested.
 
-  Between rounds, the table may lack the delayed updates. The state then determines them.
-  `reads_state` says whether `read` and `read_all` use the state. If it is False, callers may pass
-  `()` as the state.
+  Between rounds, the table may lack the delayed updates, which the state determines. `reads_state`
+  says whether `read` and `read_all` use the state. If `reads_state` is False, callers may pass `()`
+  as the state.
   """
 
   reads_state: bool
@@ -248,8 +248,8 @@ class RowMomentum:
   """SGD with momentum on all rows, v <- beta v + g, w <- w - lr v.
 
   A row that no client requested still moves by its momentum (FedSS, Algorithm 1, line 13). This
-  move is applied when the row is read. j steps after the row's last update, its velocity is beta^j
-  v, and its value is w - lr v beta (1 - beta^j) / (1 - beta).
+  optimizer computes the move when the row is read. j steps after the row's last update, its
+  velocity is beta^j v, and its value is w - lr v beta (1 - beta^j) / (1 - beta).
 
   With a schedule, step t has the learning rate lr_t. Let t_0 be the step of the row's last update.
   The row then moves by - (sum over the j later steps of lr_t beta^(t - t_0)) v.

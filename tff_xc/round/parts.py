@@ -31,7 +31,7 @@ class Local(NamedTuple):
 
   received: Any  # The message, see `Part.message`.
   kept: Any  # The client's `examples.KeptState`, if the algorithm has client states.
-  # `ModelWeights` before and after local training. Their tables have only the received rows. If
+  # `ModelWeights` before and after local training, with only the received rows of each table. If
   # there are `head_epochs`, `before` is the client's model after them.
   before: classifier.ModelWeights
   after: classifier.ModelWeights
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
   """The result of a part's hook on a client."""
 
   kept: Any = ()  # The client's new state, with the structure of `Part.spec`.
-  # Float tensors for the server. They become zeros if the client's update is dropped.
+  # Float tensors for the server, which become zeros if the client's update is dropped.
   reply: Any = ()
   change: Any = None  # Replaces `Local.change`. None: `Local.change` stays the same.
   # Rows by table. A client that sends new rows adds its changes to them. None: the rows of
@@ -110,11 +110,11 @@ class Part:
     name: the part's name, unique in an algorithm.
     spec: `tf.TensorSpec`s of the state that a client keeps between rounds, or None. Only one part
       of an algorithm may have a client state.
-    reply_spec: `tf.TensorSpec`s of the reply. They determine the reply's size in bytes. Scalars may
-      be missing, because their bytes are not counted.
+    reply_spec: `tf.TensorSpec`s of the reply, which determine the reply's size in bytes. Scalars
+      may be missing, because their bytes are not counted.
     metrics: names of the part's metrics in a round, which are columns of metrics.csv.
-    beside: float32 [n], or None. A client receives one of these numbers with each class row. They
-      are the part's message.
+    beside: float32 [n], or None. A client receives one of these numbers with each class row, as the
+      part's message.
     always_counts: whether a client counts in means even if its update is dropped.
     size: a function from the length of a vector in an update to its size in bytes. None: 4 bytes
       per number.
@@ -159,8 +159,8 @@ class Part:
   def examples(self, examples, held, received):
     """Returns the examples on which a client trains.
 
-    The labels of the examples are slots of class rows. `held` are the received class rows, and
-    `received` is the message.
+    A label is the index of a class row among the received class rows, `held`. `received` is the
+    message.
     """
     del held, received
     return examples

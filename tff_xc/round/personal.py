@@ -1,7 +1,7 @@
 """Personal models of clients: the global model after some local steps.
 
-The client trains as in a round, with the algorithm's loss, optimizer and batches. It trains the
-rows that it would request: all rows, or its own rows and sampled negatives. The client sends
+The client trains as in a round, with the algorithm's loss, optimizer and batches. The client trains
+the rows that it would request: all rows, or its own rows and sampled negatives. The client sends
 nothing, and its model is not stored. For TFF's models,
 `tff.learning.algorithms.build_personalization_eval_computation` does the same.
 """
@@ -36,9 +36,9 @@ def build(
   """Returns a function from the global model to a client's personal model.
 
   The function takes `ModelWeights` with whole tables, `ClientExamples` without weights and state,
-  and the seed of a round, int32 [5]. The client trains as it would in this round, without a client
-  state, as in its first round. The function returns `ModelWeights` with whole tables. Rows that the
-  client did not receive do not change.
+  and the seed of a round, int32 [5]. The client trains as it would in this round, but without a
+  client state, like a client in its first round. The function returns `ModelWeights` with whole
+  tables. Rows that the client did not receive do not change.
 
   Args:
     algorithm: an algorithm whose requests have room for the client's rows.

@@ -179,7 +179,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
 class _Exchange:
   """Sends the rows of one table to clients and merges the rows that clients return.
 
-  Use it within a federated computation.
+  Use this class within a federated computation.
   """
 
   def __init__(
@@ -334,9 +334,9 @@ def _build_server_step(algorithm):
 def _of_clients(algorithm, clients):
   """Returns (the server's optimizer of the encoder, the tables) for a round.
 
-  An optimizer may have a method `of_clients`, which returns the optimizer for this round. Its
-  argument `clients` is the number of clients whose updates are averaged, a float32 scalar. The
-  returned optimizer replaces the original one also in tables.
+  An optimizer may have a method `of_clients`, which returns the optimizer for this round. The
+  argument `clients` of this method is the number of clients whose updates are averaged, a float32
+  scalar. The returned optimizer replaces the original one also in tables.
   """
   usual = algorithm.encoder_optimizer
   if not hasattr(usual, 'of_clients'):

@@ -56,7 +56,7 @@ class Response(NamedTuple):
     found = 0.0
     for times in range(requests + 1):
       own, other = self.log_likelihoods(times, requests)
-      if own != other:  # Both may be impossible.
+      if own != other:  # `own` and `other` may both be minus infinity.
         found = max(found, abs(own - other))
     return found
 
@@ -81,7 +81,7 @@ def _epsilon(p: float, q: float) -> float:
 def response(epsilon: float, negatives: int, num_rows: int, renewed: float) -> Response:
   """Returns the probabilities whose `limit` is `epsilon`.
 
-  On average, a request has m = `negatives` classes that are not the client's own. It has as many of
+  On average, a request has m = `negatives` classes that are not the client's own, and as many of
   the client's own classes as `epsilon` allows. Each request replaces a share `renewed` of the
   classes with permanent bit 1 by classes with permanent bit 0. If `renewed` is at least 1 - m / n,
   requests reveal nothing.
@@ -97,14 +97,14 @@ class Randomized(request.OwnAndSampled):
   """Requests each class at random, with a higher probability for the client's own classes.
 
   A client draws a permanent bit for every class once, and keeps it over all rounds. (This
-  simulation does not store the bits. It computes them from the run's seed, the client id and the
+  simulation does not store the bits, but computes them from the run's seed, the client id and the
   client's own classes.) In every round, the client requests a class with a probability that depends
   only on the class's permanent bit.
 
   All requests of a client together are therefore epsilon-differentially private in the local model:
-  they hide whether a given class is the client's own. This holds as long as the client's own
-  classes do not change. `response.epsilon(r)` is the epsilon of r requests. The guarantee covers
-  only requests, not updates or numbers of examples.
+  they hide whether a given class is the client's own. The guarantee holds as long as the client's
+  own classes do not change. `response.epsilon(r)` is the epsilon of r requests. The guarantee
+  covers only requests, not updates or numbers of examples.
 
   The length of a request is random. A request has room for m other classes plus 6 standard
   deviations. A longer request, which has a probability below 1e-8, omits ids at random.
@@ -166,8 +166,8 @@ def _each_with(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Selects each number below `population` with this probability. Returns (numbers, count).
 
-  The function selects at most `most` numbers. It first draws how many numbers it selects, and then
-  draws the numbers, because one draw for each number below `population` would take longer.
+  The function selects at most `most` numbers. To avoid a draw for each number below `population`,
+  it first draws how many numbers it selects, and then the numbers.
   """
   count = tf.random.stateless_binomial(
     [],

@@ -179,7 +179,7 @@ def row_normals(
   """Returns two tensors of standard normals, float32 [S, ..., row_dim], for ids int32 [...].
 
   `streams` is int32 [S]. Each normal depends only on `seed` (int32 or int64 [2]), the stream, the
-  row's id and the column. It does not depend on which other rows are drawn.
+  row's id and the column, not on which other rows are drawn.
   """
   one_each = tf.ones(ids.shape.rank + 1, tf.int32)
   streams = tf.reshape(streams, tf.concat([[-1], one_each], 0))

@@ -19,7 +19,7 @@ class SelectedRows(NamedTuple):
   """The rows that a client requests and receives, in N places (slots).
 
   A federated select has a fixed number of keys. If a client requests fewer rows than N, the last
-  slots are padding. They repeat the first id, and `mask` excludes them.
+  slots are padding, which repeats the first id. `mask` excludes the padding.
   """
 
   ids: tf.Tensor  # int32 [N], row ids, in random order if clients select rows.
@@ -44,7 +44,7 @@ def sample_distinct(
     return tf.random.experimental.stateless_shuffle(everyone, seed)[:count]
 
   # Rejecting repetitions in a stream of independent draws gives exactly a sample without
-  # replacement. One block is almost always enough.
+  # replacement. One block of draws is almost always enough.
   block = 2 * count + 16
 
   def draw(i, drawn):
@@ -99,7 +99,7 @@ def window(seed: tf.Tensor, count: int, population: tf.Tensor, moved: tf.Tensor)
 def fail_unless(
   holds: tf.Tensor, template: str, values: tuple, client_id: tf.Tensor
 ) -> tf.Operation:
-  """Returns an op that fails if `holds` is False. Its message names the client.
+  """Returns an op that fails if `holds` is False, with a message that names the client.
 
   Each `{}` of the template is replaced by one of the tensors `values`.
   """
@@ -184,11 +184,11 @@ SCHEDULES = FRESH, STICKY, PARTIAL, RANDOMIZED = ('fresh', 'sticky', 'partial', 
 
 
 class Secret(tuple):
-  """Two int32 numbers that seed a run's requests. They are never printed.
+  """Two int32 numbers that seed a run's requests and are never printed.
 
-  With them, a simulation draws requests that the server cannot compute from the run's seed. They
-  are no real protection, because TensorFlow folds seeds into 32 bits, and a server could try all of
-  them.
+  With these numbers, a simulation draws requests that the server cannot compute from the run's
+  seed. The numbers are no real protection, because TensorFlow folds seeds into 32 bits, and a
+  server could try all of them.
   """
 
   @classmethod
@@ -209,17 +209,17 @@ class OwnAndSampled:
   determines how a client's negatives change over rounds:
 
     fresh: the negatives are drawn independently in every round, as in the paper.
-    sticky: the negatives are drawn once. They depend on the client and its own rows, not on the
+    sticky: the negatives are drawn once, and depend on the client and its own rows, not on the
       round.
-    partial: the client once arranges all other rows in a random circular order. Its negatives are a
-      window of this order. In every round of training, the window moves by m times `renewed` rows,
-      whether or not the client participates. So each round replaces the share `renewed` of the
-      negatives, and each negative stays for 1 / `renewed` rounds.
+    partial: the client once arranges all other rows in a random circular order. The client's
+      negatives are a window of this order. In every round of training, the window moves by m times
+      `renewed` rows, whether or not the client participates. Therefore each round replaces the
+      share `renewed` of the negatives, and each negative stays for 1 / `renewed` rounds.
 
   Attributes:
     num_rows: n.
     max_positives: the largest |P_k| of any client.
-    negatives: m. If it is 0, clients request only their own rows.
+    negatives: m; with 0, clients request only their own rows.
     equal_negatives: whether to draw m + |P_k| - 1 negatives instead of m. In FedSS, a target
       competes with this many classes in the softmax: m negatives and the client's other own
       classes.
@@ -331,7 +331,7 @@ class OwnAndSampled:
 
   def _padded(self, ids, counts, held) -> SelectedRows:
     padding = self.slots - held
-    # A client without examples requests nothing. Its padding repeats row 0.
+    # If a client without examples requests nothing, its padding repeats row 0.
     first = tf.concat([ids, [0]], axis=0)[0]
     return SelectedRows(
       ids=tf.ensure_shape(tf.pad(ids, [[0, padding]], constant_values=first), [self.slots]),

@@ -1,8 +1,8 @@
 """Question 4: what does the server do last?
 
-The server takes an optimizer step on the encoder and on each table. Its gradient is the
-pseudo-gradient, which is minus the mean change. Then the server may take further steps on a table,
-such as spreadout or aggregation by support vectors.
+The server takes an optimizer step on the encoder and on each table. The gradient of this step is
+the pseudo-gradient, which is minus the mean change. After that, the server may take further steps
+on a table, such as spreadout or aggregation by support vectors.
 """
 
 import dataclasses

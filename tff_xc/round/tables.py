@@ -1,9 +1,10 @@
 """Tables: matrices whose rows the server and clients exchange.
 
-The class rows are a table, and so are the feature rows of a sparse encoder. A client's examples
-name rows of a table. The client requests these rows (question 1) by a federated select with one key
-for each row, or receives the whole table by broadcast. The client sends rows back. The server
-merges the rows (question 3) and updates the table (question 4). A round treats all tables alike.
+The class rows are one table, and the feature rows of a sparse encoder are another table. A client's
+examples name rows of a table. The client requests these rows (question 1) by a federated select
+with one key for each row, or receives the whole table by broadcast. The client sends rows back. The
+server merges the rows (question 3) and updates the table (question 4). A round treats all tables
+alike.
 """
 
 import collections
@@ -241,10 +242,11 @@ def localised(
   examples: examples_lib.ClientExamples,
   slots_of: Callable[[tf.Tensor], tf.Tensor],
 ) -> examples_lib.ClientExamples:
-  """Replaces row ids in the examples by the slots of these rows among the received rows.
+  """Replaces row ids in the examples by the indices (slots) of these rows among the received rows.
 
-  `slots_of` maps row ids to slots. If each example has one class row, the new labels are int32
-  [n_k]. Otherwise they are `sparse.LabelSets` with the slots of all rows of an example's labels.
+  `slots_of` maps row ids to these indices. If each example has one class row, the new labels are
+  int32 [n_k]. Otherwise the new labels are `sparse.LabelSets` with the indices of all rows of an
+  example's labels.
   """
   if name != classifier.CLASS:
     table, x = model.encoder.tables[name], examples.x

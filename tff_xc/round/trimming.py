@@ -22,8 +22,8 @@ the only client that received a row, it decides the row's change alone. `merge.S
 change by the number of clients. Bounds (`tff_xc.options.robust`) do not depend on the number of
 clients that received a row.
 
-The server needs the unencrypted updates of all clients side by side. It needs memory for K encoders
-and all rows sent, and secure sums are not possible.
+The server needs the unencrypted updates of all clients side by side. This takes memory for K
+encoders and all rows sent, and secure sums are not possible.
 """
 
 import collections
