@@ -5,8 +5,9 @@ arXiv:2004.10342.
 
 A client has examples of one class (or of a few) and receives only the rows of its own classes. The
 loss pulls embeddings and class rows together (eq. 23) and does not push classes apart. The server
-pushes classes apart (Algorithm 1). It averages the encoder, writes the clients' rows into the table,
-takes a spreadout step on the rows of the round's classes (eq. 7 or 8) and normalises these rows.
+pushes classes apart (Algorithm 1). The server averages the encoder, writes the clients' rows into
+the table, takes a spreadout step on the rows of the round's classes (eq. 7 or 8) and normalises
+these rows.
 
   FedAwS            positive hinge, spreadout
   Baseline-1        positive hinge, no spreadout: all classes collapse
