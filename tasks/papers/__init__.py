@@ -5,11 +5,11 @@ PAPER.csv has a line for each result of each experiment, with these columns:
   scale: paper, or small for the same experiment in minutes;
   row: the number of the experiment within the table and scale;
   task, algorithm;
-  changes: settings that differ from the defaults of the task and the algorithm,
-    NAME=VALUE;...; in small rows, those that differ from the `shared` settings;
+  changes: settings that differ from the defaults of the task and the algorithm, written as
+    NAME=VALUE;NAME=VALUE. A small row also has the `shared` settings of its table;
   metric, at: see `names`;
-  published, std, bound: the printed number, with bound '>' for '>200'. Empty cells are
-    unknown here.
+  published, std, bound: the printed number, with bound '>' for '>200'. An empty cell means
+    that we do not know the number.
 claims.csv has the statements that a paper's text adds to a table, see `table.Claim`. Its column
-scale says whether they hold for the rows of paper or small; if it is empty, for both.
+scale names the scale of the rows to which a statement applies; an empty cell means all scales.
 """

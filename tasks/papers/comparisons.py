@@ -1,13 +1,13 @@
 """Our own comparisons, which `launch.reproduce` runs like the papers' tables.
 
-methods.csv compares all methods on one footing (docs/choosing.md). In each setting of data and
-clients, all methods have the same number of rounds and about as many batches. They also have
-the same server optimizer, unless a method needs a different one. The learning rate of each
-method is tuned on examples that clients hold out. The search tries a third of the task's rate,
-the task's rate and three times this rate, and goes on as long as scores improve. Scores are
-taken after all rounds, and after as many bytes as FedBABU sends in all rounds. Rounds are
-counted until nine tenths of centralized training's final score. scaffold.csv has one cell of
-SCAFFOLD's Table 3: 0 % similar clients and one epoch (docs/rivals.md).
+methods.csv compares all methods under equal conditions (docs/choosing.md). In each setting of data
+and clients, all methods have the same number of rounds and about as many batches. They also have
+the same server optimizer, unless a method needs a different one. The learning rate of each method
+is tuned on examples that clients hold out. The search tries a third of the task's rate, the task's
+rate and three times this rate, and goes on as long as scores improve. Scores are taken after all
+rounds, and after as many bytes as FedBABU sends in all rounds. Rounds are counted until a score of
+nine tenths of centralized training's final score. scaffold.csv has one cell of SCAFFOLD's Table 3:
+0 % similar clients and one epoch (docs/rivals.md).
 """
 
 from collections.abc import Mapping
@@ -33,16 +33,16 @@ _DRAWN = 'Procedural handwriting of 60 classes, 100 clients, 60 rounds'
 # A description of each setting, and the changes that all methods share.
 _SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
   'within': (
-    f'{_DRAWN}: a client has much of few classes, and little of most',
+    f'{_DRAWN}: each client has many examples of a few classes and few of the others',
     {**_GLYPHS, 'split': 'dirichlet', 'concentration': 3.0},
   ),
   'sizes': (
-    f'{_DRAWN}: large and small clients',
+    f'{_DRAWN}: clients have very different sizes',
     {**_GLYPHS, 'split': 'dirichlet', 'concentration': 6000.0, 'size_deviation': 1.2},
   ),
-  'few': (f'{_DRAWN}: a client has three classes', {**_GLYPHS, 'classes_per_client': 3}),
+  'few': (f'{_DRAWN}: each client has three classes', {**_GLYPHS, 'classes_per_client': 3}),
   'cifar10': (
-    'CIFAR-10, which it needs, alpha 0.5, 40 rounds of twenty batches',
+    'Needs CIFAR-10; Dirichlet split with alpha 0.5, 40 rounds of twenty batches',
     {
       **_HELD_OUT,
       'concentration': 0.5,
@@ -57,7 +57,7 @@ _SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     },
   ),
   'omniglot': (
-    'Omniglot, which it needs, 200 rounds of eight drawers',
+    'Needs Omniglot; 200 rounds with eight drawers as clients',
     {
       **_HELD_OUT,
       'clients_per_round': 8,
@@ -69,7 +69,7 @@ _SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     },
   ),
   'landmarks': (
-    'Procedural handwriting in the shape of Landmarks-User-160k, 100 rounds',
+    'Procedural handwriting with the sizes of Landmarks-User-160k, 100 rounds',
     {
       **_HELD_OUT,
       'clients_per_round': 8,
@@ -102,7 +102,7 @@ COMPARISONS = (
       paper='Methods',
       number=name,
       source='docs/choosing.md',
-      caption='All methods on one footing',
+      caption='All methods under equal conditions',
       what=what,
       shared=shared,
     )
@@ -113,9 +113,9 @@ COMPARISONS = (
     number='Table 3',
     source='arXiv:1910.06378',
     caption='Rounds to a test accuracy of 0.5: clients sorted by class, one epoch',
-    notes='The paper trains a linear model on EMNIST; the first row is SGD, of one step'
-    ' with all examples of a client. Rates are those that each row is best with.',
-    what='Procedural features of 62 classes, 100 clients of two classes, 20 a round',
+    notes='The paper trains a linear model on EMNIST. The first row is SGD, which takes one step'
+    ' on all examples of a client. Each row has its best learning rate.',
+    what='Procedural features of 62 classes, 100 clients with two classes each, 20 per round',
     shared=_SORTED,
     best_over=('client_learning_rate',),
   ),

@@ -1,8 +1,8 @@
 """Tables and figures about the papers' data, from data.csv.
 
-data.csv has published statistics, and the bands expected for procedural data of the same
+data.csv has published statistics, and the ranges expected for procedural data of the same
 shape. A printed number is reproduced if ours differs by at most half a unit of its last digit.
-LEAF's numbers are for all users, but ours are for the training users, so the band is three
+LEAF's numbers are for all users and ours are for the training users, so the range is three
 standard errors. `origin` is empty for a number from the paper itself.
 """
 
@@ -31,7 +31,7 @@ EMD = 'EMD of the clients'
 
 
 class Statistic(NamedTuple):
-  """A statistic of a data set: the printed number (None: unprinted), its band and its source."""
+  """A statistic of a data set: printed number (None: not printed), range and source."""
 
   printed: table.Number | None
   least: float
@@ -47,7 +47,7 @@ class Set(NamedTuple):
   options: Mapping[str, Any]
 
 
-# For each result, the `sets` of data.csv and the study's diagram: clients, sizes or labels.
+# For each result: its name in the column `sets` of data.csv, and what its diagram shows.
 STATISTICS = {
   'fedaws/table2': ('fedaws', ''),
   'turbosvm-fl/table1': ('turbosvm', ''),
@@ -79,7 +79,7 @@ def study(**words: str) -> table.Study:
   """Returns a study of data statistics. `words` are its paper, number, source and so on."""
   name = table.Result(**words).name
   of = {scale: sets(name, scale) for scale in ('small', 'paper')}
-  # Numbers from other sources do not count for whether the paper's result is reproduced.
+  # Only the paper's own numbers decide whether its result is reproduced.
   expected, published = (
     {
       f'{each.task}: {statistic}': (number.least, number.most)

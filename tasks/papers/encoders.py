@@ -1,6 +1,6 @@
-"""Pretrained encoders for small forms, in place of the papers' ImageNet weights.
+"""Pretrained encoders for tables at the small scale, instead of the papers' ImageNet weights.
 
-Each encoder is trained centrally for about two minutes on one core, on classes that no form
+Each encoder is trained centrally for about two minutes on one core, on classes that no table
 uses. A row with the change `start_from=NAME` starts with this encoder and random class rows.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Encoder(NamedTuple):
-  """A run of `centralized` that trains an encoder. Forms that use it have the same network."""
+  """A run of `centralized` that trains an encoder. Rows that start from it need its network."""
 
   task: str
   changes: Mapping[str, Any]  # Settings that differ from the task's defaults.
@@ -19,7 +19,7 @@ ENCODERS: Mapping[str, Encoder] = {
   'handwriting': Encoder(
     'glyphs',
     {
-      'data_seed': 99,  # The classes differ from those of the forms.
+      'data_seed': 99,  # The classes differ from those of the tables.
       'num_classes': 400,
       'num_clients': 400,
       'examples_per_client': 50,

@@ -38,18 +38,18 @@ CONFIGURATIONS = tuple(
 )
 _PAPER = {'paper': 'FedMLH', 'source': 'arXiv:2110.12292'}
 _WHAT = (
-  'Procedural bags of words of the size of EURLex-4K, 80 rounds; the round'
-  f' is chosen by validation examples{table.REDESIGNED}'
+  'Procedural bags of words with the sizes of EURLex-4K, 80 rounds. Scores are from the round'
+  f' with the best validation score{table.REDESIGNED}'
 )
-# Runs are long enough for FedAvg's scores to peak at its best learning rate. The rate was
-# chosen by a rule that was written beforehand: of 0.001, 0.003 and 0.01, the one with FedAvg's
-# best validation score within 60 rounds of one seed. The scores were 33.3 % (in the last
+# Runs are long enough for FedAvg's scores to peak at its best learning rate. We chose the rate by
+# a rule that we wrote beforehand. The rule compares FedAvg's best validation score within 60
+# rounds of one seed, with rates of 0.001, 0.003 and 0.01. The scores were 33.3 % (in the last
 # round), 33.4 % (round 57) and 26.3 % (round 31).
 _SMALL = {'client_learning_rate': 0.003, 'rounds': 80}
 
 
 def _table(number, caption, notes='', **more):
-  """Returns a result. A figure that draws another table's runs draws those on EURLex."""
+  """Returns a result. A figure that draws another table's runs draws only runs on EURLex."""
   task = CONFIGURATIONS[0].task if 'of' in more else ''
   words = {'number': number, 'caption': caption, 'notes': notes, 'task': task}
   return table.of_csv(**_PAPER, **words, what=_WHAT, shared=_SMALL, **more)
@@ -75,8 +75,8 @@ def _theory(number: str, caption: str, expected, notes='') -> table.Study:
     algorithm='fedmlh',
     flags=('data_dir', *_SIZES_OF_STUDY),
     takes_sets=True,
-    forms={'small': table.Form('Procedural bags of words of the size of EURLex-4K')},
-    needs=f'the data of {needs}, or --task, any whose examples keep all labels',
+    forms={'small': table.Form('Procedural bags of words with the sizes of EURLex-4K')},
+    needs=f'the data of {needs}, or --task with any task whose examples keep all labels',
     expected=expected,
   )
 
@@ -86,45 +86,46 @@ RESULTS = (
     **_PAPER,
     number='Table 1',
     caption='Statistics of the multi-label sets, before features are hashed',
-    notes='Numbers of test examples and of labels per example are those of the distributed'
+    notes='The numbers of test examples and of labels per example are those of the distributed'
     ' files. Bibtex and Delicious are not in the paper.',
   ),
   table.Formula(
     **_PAPER,
     number='Table 2',
-    caption='Numbers of tables R and buckets B: with the rows that they replace and the'
-    ' defaults of these tasks',
+    caption='Numbers of hash tables R and buckets B: with the rows that they replace and the'
+    ' defaults of our tasks',
   ),
   _table(
     'Table 3',
     'Scores of the round with the best mean on the test set',
-    'The paper divides by k. Its code, and therefore these numbers, divide by the number of'
-    ' labels of an example if that is smaller. The changes follow the code: they choose the'
-    ' round on the test set and rank by logits. The order of examples differs: the code takes'
-    ' floor(n / 100) batches per epoch, carries the rest over to the next epoch and never uses'
-    ' the last example. Here an epoch has all examples, and its last batch is smaller.',
+    'The text of the paper divides P@k by k. Its code divides by the number of labels of an'
+    ' example if this number is smaller, and so do the printed numbers. Our settings follow the'
+    ' code: they choose the round on the test set and rank by logits. The order of examples'
+    ' differs. The code takes floor(n / 100) batches per epoch, carries the remaining examples over'
+    ' to the next epoch and never uses the last example. Our epochs have all examples, and the last'
+    ' batch is smaller.',
   ),
   table.Formula(
     **_PAPER,
     number='Table 4',
     caption="Bytes sent until the best round, one way: the model's bytes, 4 clients"
-    " a round, and the rounds of the paper's Table 6",
-    notes='"of rounded" means: equal to the quotient of the numbers as printed.',
+    " per round, and the rounds of the paper's Table 6",
+    notes='"of rounded" means that the number is the quotient of the rounded numbers in the paper.',
   ),
   table.Formula(
     **_PAPER,
     number='Table 5',
     caption='Bytes of the model: 4 for each weight and bias',
-    notes='"of rounded" means: equal to the quotient of the numbers as printed.',
+    notes='"of rounded" means that the number is the quotient of the rounded numbers in the paper.',
   ),
   _table(
     'Table 6',
     'The round with the best mean of P@1, 3 and 5',
-    "The paper's third line, the quotients of these rounds, is left out. The second result is"
-    " the number of rounds until FedAvg's score in its best round with the same seed.",
+    "We leave out the paper's third line, the quotients of these rounds. The second result counts"
+    " rounds until a method reaches the score of FedAvg's best round with the same seed.",
     relative_to='fedavg',
-    real='Bibtex and Delicious, which are not in the paper, 70 rounds; the round is chosen'
-    ' by validation examples',
+    real='Bibtex and Delicious, which are not in the paper, 70 rounds. The best round is the round'
+    ' with the best validation score',
   ),
   _table(
     'Table 7',
@@ -140,7 +141,7 @@ RESULTS = (
       'share of all labels': (0.5, 1),
       'examples of a frequent label on one client, over an even share (Fig. 2 c)': (2, math.inf),
     },
-    'The paper prints no numbers. It calls classes extremely imbalanced and the data of devices'
+    'The paper prints no numbers, but calls classes extremely imbalanced and the data of devices'
     ' heterogeneous (abstract). We test that most labels are infrequent, and that one client has'
     ' more than twice an even share of a frequent label.',
   ),
@@ -160,8 +161,8 @@ RESULTS = (
   ),
   _table(
     'Fig. 5',
-    'Scores by numbers of tables R and buckets B',
-    'The paper shows curves of other sizes without numbers. It calls the method robust to B.',
+    'Scores by numbers of hash tables R and buckets B',
+    'The paper shows curves for other sizes, without numbers, and calls the method robust to B.',
     curves=_SCORES,
   ),
   _theory(
@@ -170,8 +171,8 @@ RESULTS = (
     {
       # Theorem 1: the error falls as 1 / n_1. We allow the exponent a tolerance of 0.1.
       "exponent of a centroid's error over its positives (Theorem 1)": (-1.1, -0.9),
-      # The value is 1 if a bucket's examples vary as much as a label's. They vary more, because
-      # the bucket's labels are apart. We allow a factor of two, and a tenth for chance.
+      # The value is 1 if a bucket's examples vary as much as a label's examples. They vary more,
+      # because a bucket has different labels. We allow a factor of two, and a tenth for chance.
       "error of an infrequent label's centroid over its bucket's, over the inverse ratio"
       ' of their positives (Theorem 1)': (0.5, 1.1),
       # The paper's text has 32, p / B rounded down; Lemma 1 gives 1 + (p - 1) / B = 33.8.
@@ -187,8 +188,8 @@ RESULTS = (
     'Lemma 1: a bucket of label j has at least n_j + (N - n_j) / B - N / B² expected positives,'
     ' where N counts the positives of all labels. Theorem 1: estimates of the mean and the'
     ' covariance of the examples of a label have errors of at least the order of 1 over its'
-    ' number of positives; we measure the mean squared error of the mean of their features.'
-    ' Theorem 2: hashing brings the labels of two clients closer together, with fewer buckets'
-    ' and with fewer tables even more.',
+    ' number of positives. We measure the mean squared error of the mean of their features.'
+    ' Theorem 2: hashing makes the label distributions of two clients more similar. Fewer buckets'
+    ' and fewer hash tables make them even more similar.',
   ),
 )

@@ -10,19 +10,19 @@ from tasks.papers import table
 
 _PAPER = {'paper': 'FedSS', 'source': 'arXiv:2203.04888'}
 _PHOTOGRAPHS = (
-  'The published numbers are for photographs and pretrained networks. Tasks named glyphs- use'
-  ' procedural handwriting with the same sizes. '
+  'The published numbers are for photographs and pretrained networks. Tasks whose names start'
+  ' with glyphs- use procedural handwriting with the same sizes. '
 )
 _ASSIGNED = (
-  'Two numbers are merged in our source; the order of the rows assigns them to posonly and'
-  ' fedaws_posonly. Like the paper, we tune the lambda of fedaws_posonly: from 0, which is'
-  " PosOnly, to below the bound 1 / (2 k) = 0.05 at the paper's size."
+  'In our source of the paper, two numbers run together. We assign them to posonly and'
+  ' fedaws_posonly in the order of the rows. Like the paper, we tune the lambda of fedaws_posonly.'
+  " Its values go from 0, which is PosOnly, to below 1 / (2 k) = 0.05 at the paper's size."
 )
 _PANELS = "Panel a shows Table 1's runs on Landmarks, and panel b Table 2's runs on SOP."
 _NOT_KNOWN = ' For rows without a number, we do not know the published value.'
-# The small forms have a fifth of the paper's classes and negatives, and batches in proportion
-# to the images that clients have. The server is the paper's. The client learning rate of 0.03
-# trains a network from scratch.
+# Tables at the small scale have a fifth of the paper's classes and negatives. Batch sizes are in
+# proportion to the number of images per client. The server optimizer is the paper's. The client
+# learning rate of 0.03 is for training from scratch.
 _SMALL = {
   'clients_per_round': 8,
   'batch_size': 6,
@@ -31,11 +31,11 @@ _SMALL = {
   'server_learning_rate': 1.0,
   'server_momentum': 0.9,
 }
-# Three quarters of a client's classes come from one group of similar classes. If they were
-# drawn independently, a client's classes would be easy to tell apart, and PosOnly and NegOnly
-# would learn from them alone. Procedural features replace images, so that within 500 rounds
-# each class is a positive of some client about 360 times (handwriting: 29 times in 300 rounds).
-# These settings were fixed after a pilot with different data and seeds (100), before the judged
+# Three quarters of a client's classes come from one group of similar classes. Independently drawn
+# classes would be easy to tell apart, so PosOnly and NegOnly would learn without other negatives.
+# Procedural features replace images, because clients then train on each class about 360 times
+# within 500 rounds. With handwriting, clients trained on a class 29 times in 300 rounds.
+# We fixed these settings after a pilot with different data and seeds (100), before the judged
 # seeds ran.
 _DRAWN = {
   'group_share': 0.75,
@@ -49,12 +49,12 @@ _LANDMARKS_SMALL = _DRAWN | {
   'class_groups': 20,
   'classes_per_client': 18,
   'examples_per_client': 26,
-  # Centralized training has as many examples per round.
+  # Centralized training then has as many examples per round as a federated round.
   'steps_per_round': 16 * 26 // 6,
 }
 # Clients have successive classes, as if a list sorted by class were cut into clients. The paper
-# compares methods at the end of training, but after 120 rounds FedSS's score on the training
-# classes is still far below FullSoftmax's. The 600 rounds were fixed before the runs.
+# compares methods at the end of training. After 120 rounds, FedSS's score on the training
+# classes is still far below FullSoftmax's. We fixed the 600 rounds before the runs.
 _RETRIEVAL = {
   'classes_per_client': 5,
   'examples_per_client': 26,
@@ -66,9 +66,9 @@ _RETRIEVAL = {
   'rounds': 600,
   'eval_every': 100,
 }
-# Classes have similar ones here, too. With 2,000 classes, each class would be a positive of some
-# client in 80 of 500 rounds. With 1,000 classes, it is one in 160 of 500 rounds. These settings
-# were fixed after a pilot with different data and seeds (100), before the judged seeds ran.
+# As above, classes form groups of similar classes. With 1,000 classes, some client trains on a
+# given class in 160 of 500 rounds. With 2,000 classes, it would be 80 rounds. We fixed these
+# settings after a pilot with different data and seeds (100), before the judged seeds ran.
 _IMAGENET = _DRAWN | {
   'num_classes': 1_000,
   'class_groups': 50,
@@ -78,27 +78,27 @@ _IMAGENET = _DRAWN | {
 }
 
 _DATA = (
-  '{num_classes:,} classes, {num_clients} clients of {classes_per_client} classes,'
-  ' {clients_per_round} a round, {rounds} rounds'
+  '{num_classes:,} classes, {num_clients} clients with {classes_per_client} classes each,'
+  ' {clients_per_round} clients per round, {rounds} rounds'
 )
 
 
 def _table(number, caption, changes, notes='', small=(), **more):
-  """Returns a result whose small form has the settings `changes` in addition to `_SMALL`.
+  """Returns a result. Its small form has the settings `_SMALL` and `changes`.
 
-  `small` names the tables whose rows the small form has, with the settings of each.
+  `small` names the tables whose rows the small form has, with settings for each table.
   """
   tables = {each: _SMALL | own for each, own in dict(small).items()}
   panels = [*tables.values()] or [_SMALL | changes]
   drawn = ['features' if 'class_groups' in p else 'handwriting' for p in panels]
   each = zip(drawn, map(_DATA.format_map, panels), strict=True)
-  data = '; panel b: '.join(f'drawn {what} of {shape}' for what, shape in each)
+  data = '. Panel b: '.join(f'procedural {what} with {shape}' for what, shape in each)
   return table.of_csv(
     **_PAPER,
     number=number,
     caption=caption,
     notes=(_PHOTOGRAPHS + notes).strip(),
-    what=f'Procedural: {data}; from scratch{table.REDESIGNED}',
+    what=f'Training from scratch on {data}{table.REDESIGNED}',
     small=tables,
     shared=panels[0],
     best_seed=('fullsoftmax', 'centralized'),
@@ -112,8 +112,8 @@ _TABLE1 = _table(
   'Top-1 on Landmarks-User-160k: 5,000 rounds of 64 clients; |S| = 95 to 170',
   _LANDMARKS_SMALL,
   _ASSIGNED + _NOT_KNOWN,
-  real="Omniglot, 964 characters and 480 drawers, 32 a round, 300 rounds with the task's"
-  ' Adam on the server',
+  real='Omniglot with 964 characters, 480 drawers as clients, 32 clients per round, 300 rounds.'
+  " The server optimizer is Adam, the task's default",
 )
 
 
@@ -169,17 +169,17 @@ RESULTS = (
   _figure('Fig. 5', _SENT + "Table 1's and Table 2's runs", small='fig4'),
   _table(
     'Fig. 6',
-    'FedSS and NegOnly with equally many pushing classes',
+    'FedSS and NegOnly with equally many competing classes',
     _RETRIEVAL,
-    'The paper shows curves without numbers, in which FedSS is above NegOnly.',
+    'The paper shows curves without numbers. The curve of FedSS is above that of NegOnly.',
   ),
   table.Study(
     **_PAPER,
     number='Fig. 7',
-    caption="Confusion matrices of one client: FedSS and NegOnly of Table 1's runs with the"
-    ' fewest negatives, on training examples',
-    notes='The paper shows no numbers, only that NegOnly collapses. We chose the bound of 20'
-    ' points of the diagonal before the first run.',
+    caption="Confusion matrices of one client: Table 1's runs of FedSS and NegOnly with the fewest"
+    ' negatives, on training examples',
+    notes='The paper shows no numbers, only that NegOnly collapses. Before the first run, we chose'
+    ' the bound: the diagonals must differ by at least 20 points.',
     measure='confusion',
     runs_of=('fedss/table1', 'fedss', 'negonly'),
     forms={'small': table.Form(_TABLE1.form('small').what)},
@@ -189,30 +189,29 @@ RESULTS = (
   table.Formula(
     **_PAPER,
     number='Fig. 8',
-    caption='Share of the class table in all parameters: n d / (encoder + n d) in %, and with'
-    ' |S| the share that clients save',
-    notes='The paper does not print the size of its encoder. 3,710,000 parameters follow from'
-    ' its 3.38 %, which its text calls a reduction with |S| = 170 but which is the share'
-    ' of the whole table. The last column shows the MobileNetV3 of this package, with'
-    ' 2,971,952 parameters and a linear layer of d outputs.',
+    caption='Share of the class table in all parameters: n d / (encoder + n d) in %; in rows with'
+    ' |S|, the share that clients save',
+    notes='The paper does not print the size of its encoder. We derive 3,710,000 parameters from'
+    ' its 3.38 %. The text calls this number a reduction with |S| = 170, but it is the share of'
+    ' the whole class table. The last column is for our MobileNetV3, which has 2,971,952'
+    ' parameters and a linear layer of d outputs.',
   ),
   table.Study(
     **_PAPER,
     number='Fig. 9',
-    caption="Gradient noise by number of negatives: mean absolute difference of FedSS's"
-    " aggregated delta from FullSoftmax's",
+    caption='Gradient noise by number of negatives: mean absolute difference between the'
+    ' aggregated updates of FedSS and FullSoftmax',
     notes='All clients of a round have the same batch of 32 images and draw different'
-    ' negatives. Deltas come from one local pass from the initial weights; we do not know'
-    ' how long the network of the paper had been trained. The paper calls the decrease'
-    ' exponential (A.3). We chose the bound that a line explains four fifths of the'
-    ' logarithm.',
+    ' negatives. Updates come from one local pass from the initial weights. We do not know how long'
+    ' the paper trained its network before. The paper calls the decrease exponential (A.3). Our bound'
+    " is that a straight line explains four fifths of the variance of the noise's logarithm.",
     measure='gradient_noise',
     tasks={'small': {'glyphs': _NOISE}, 'paper': {'sop': {}}},
     algorithm='fedss',
     flags=('data_dir', 'seed', 'device', 'clients_per_round', 'num_classes'),
     forms={
       'small': table.Form(
-        'Procedural handwriting of 160 classes, 8 clients, 4 batches of about 16 classes'
+        'Procedural handwriting with 160 classes, 8 clients, 4 batches of about 16 classes'
       )
     },
     needs='sop',

@@ -5,9 +5,10 @@ Tables 2 to 4 have the accuracy after 1,000, 2,500 and 5,000 rounds. The accurac
 rounds comes first in a row, because listings show the first number. Table 2 also has the
 accuracy after 10,000, 25,000 and 50,000 local batches of the slowest client. Table 5 counts
 the rounds until a fraction of the centralized accuracy, which is measured after every round.
-50,000 batches are 12,500 rounds of virtual clients, which take 4 batches per round. The slowest
-of ten plain clients of User-120k takes at least 4. Rows on Landmarks use the paper's network,
-head and crops, whereas the task has those of FedSS.
+50,000 batches are 12,500 rounds of virtual clients, which take 4 batches per round. Without
+virtual clients, the slowest of ten clients of User-120k takes at least 4 batches per round. Rows
+on Landmarks set the network, the head and the crops of this paper, because the task's defaults
+are those of FedSS.
 """
 
 from tasks.papers import data, table
@@ -15,7 +16,7 @@ from tasks.papers import data, table
 _PAPER = {'paper': 'FedVC', 'source': 'arXiv:2003.08082'}
 _PRETRAINED = 'The published numbers are for pretrained networks (--encoder_weights=imagenet). '
 _START = {'start_from': 'handwriting'}  # A name in `encoders.ENCODERS`.
-_STARTED = 'from an encoder that was trained on other classes'
+_STARTED = 'Training starts from an encoder that we trained on other classes'
 _COMMON = {
   'split': 'dirichlet',
   'clients_per_round': 10,
@@ -25,12 +26,12 @@ _COMMON = {
   'batch_size': 32,
   'rounds': 40,
 }
-# Client sizes are independent of the skew within clients, and very unequal: the largest of ten
-# clients has four times the mean size. Virtual clients have four batches, as in the paper, and
-# twice the images of an average client (in User-120k, many times). 40 rounds stand for 5,000,
-# and 400 batches for 50,000. The paper's columns after 1,000 and 2,500 rounds are left out.
-# These settings were fixed after a pilot with different data and seeds (100), before the judged
-# seeds ran.
+# Client sizes are very unequal: the largest of ten clients has four times the mean size. Sizes are
+# independent of the clients' class distributions. Virtual clients have four batches, as in the
+# paper. They have twice the images of an average client (in User-120k, many times as many). 40
+# rounds correspond to the paper's 5,000, and 400 batches to 50,000. We leave out the paper's
+# columns after 1,000 and 2,500 rounds. We fixed these settings after a pilot with different data
+# and seeds (100), before the judged seeds ran.
 _UNEQUAL = {
   **_COMMON,
   **_START,
@@ -44,8 +45,8 @@ _UNEQUAL = {
   'eval_every': 1,
 }
 # Clients have as many images as in iNaturalist-User-120k. The learning rate is small, so that
-# scores still rise after half of the rounds. These settings were fixed after a pilot with
-# different data and seeds (100), before the judged seeds ran.
+# scores still rise after half of the rounds. We fixed these settings after a pilot with different
+# data and seeds (100), before the judged seeds ran.
 _FEW_IMAGES = {
   **_UNEQUAL,
   'num_classes': 200,
@@ -67,10 +68,10 @@ _EQUAL = {
   'steps_per_round': 10 * 60 // 32,
   'eval_every': 10,
 }
-# On Landmarks, plain clients participate with five local epochs. In `glyphs-landmarks`, the
-# standard deviation of the photographers' sizes is 1.1 times the mean, as for a log-normal
-# distribution with 0.9. After 24 rounds, scores and FedIR's gain still rise. These settings were
-# fixed after a pilot like the one above.
+# Clients train five local epochs, and there are no virtual clients. The standard deviation of
+# client sizes is 1.1 times the mean, as in `glyphs-landmarks`. A log-normal distribution with a
+# deviation of 0.9 gives this ratio. After 24 rounds, scores and FedIR's gain still rise. We fixed
+# these settings after a pilot with different data and seeds (100), before the judged seeds ran.
 _LANDMARKS = {
   **_UNEQUAL,
   'size_deviation': 0.9,
@@ -79,24 +80,25 @@ _LANDMARKS = {
   'rounds': 24,
 }
 _OF_LANDMARKS = (
-  'Procedural handwriting of 60 classes, 200 clients with 60 images in the mean, of'
-  ' sizes as unequal as those of glyphs-landmarks and of classes that are independent'
-  ' of them (size_deviation 0.9, alpha 1), 10 and 25 clients a round, five local epochs,'
-  f' {_STARTED}, 24 rounds{table.REDESIGNED}'
+  'Procedural handwriting with 60 classes, 200 clients with 60 images on average, 10 and 25'
+  ' clients per round, five local epochs, 24 rounds. Client sizes are as unequal as in'
+  " glyphs-landmarks (size_deviation 0.9) and independent of the clients' classes (alpha 1)."
+  f' {_STARTED}{table.REDESIGNED}'
 )
 _OF_TABLE_4 = {'what': _OF_LANDMARKS, 'shared': _LANDMARKS}
 _OF_CLIENTS = (
-  'Procedural handwriting of {} classes, {} clients with {} images on average, of'
-  ' sizes and classes that are unequal and independent (size_deviation 1.2, alpha 1),'
-  ' virtual clients of 128, 10 a round, '
+  'Procedural handwriting with {} classes, {} clients with {} images on average, 10 clients per'
+  ' round. Client sizes (size_deviation 1.2) and class distributions (alpha 1) are unequal and'
+  ' independent of each other. Virtual clients have 128 images. '
   f'{_STARTED}{table.REDESIGNED}'
 )
 _OF_UNEQUAL = _OF_CLIENTS.format(60, 200, 60)
 _OF_FEW_IMAGES = _OF_CLIENTS.format(200, '1,000', 13)
-_AFTER_40 = '; scores after 40 rounds'
+_AFTER_40 = '. Scores are taken after 40 rounds'
 _OF_EQUAL = (
-  'Procedural handwriting of 50 classes, 100 clients of 60 images, alpha 1,000, 1 and'
-  f' 0, 10 a round, 40 rounds; rates 0.01 and 0.1{table.REDESIGNED}'
+  'Procedural handwriting with 50 classes, 100 clients with 60 images each, alpha of 1,000, 1 and'
+  ' 0, 10 clients per round, 40 rounds, learning rates of 0.01 and 0.1'
+  f'{table.REDESIGNED}'
 )
 
 
@@ -152,8 +154,8 @@ EMD = {
 }
 _WITHIN = 0.05
 _FIGURES = (
-  'It is not verified that figure 2 shows iNaturalist and figure 3 Landmarks. The EMDs are not'
-  ' verified either.'
+  'We could not verify that figure 2 shows iNaturalist and that figure 3 shows Landmarks. We could'
+  ' not verify the EMDs, either.'
 )
 
 
@@ -173,8 +175,8 @@ RESULTS = (
   _table(
     'Table 2',
     'FedVC on iNaturalist: 5,000 rounds of 10 clients',
-    'Virtual clients take 4 batches per round, so 50,000 batches are 12,500 rounds; the rows of'
-    ' User-120k train as long. The centralized accuracy has no budget.',
+    'Virtual clients take 4 batches per round, so 50,000 batches are 12,500 rounds. All federated'
+    ' rows of User-120k train for 12,500 rounds. The centralized accuracy is that after training.',
   ),
   _table(
     'Table 3',
@@ -185,19 +187,19 @@ RESULTS = (
   _table(
     'Table 4',
     'FedIR on Landmarks-User-160k: 5,000 rounds; two layers (--trainable=bottleneck) or all',
-    'We chose the target distribution of FedIR, that of the training images, and 5 local'
-    ' epochs; we do not know the choices of the paper.',
+    "We do not know the paper's target distribution of FedIR and number of local epochs. We chose"
+    ' the distribution of the training images and 5 epochs.',
     **_OF_TABLE_4,
   ),
   _table(
     'Table 5',
     'Rounds on iNaturalist-Geo-3k to 10, 50 and 90 % of centralized accuracy',
-    'We infer that these runs use FedVC, because without it Table 2 stays below 90 % of 57.90.'
+    'We infer that these runs use FedVC, because without FedVC Table 2 stays below 90 % of 57.90.'
     ' From scratch (no --encoder_weights), runs have 50,000 rounds with 10 clients and 20,000'
     ' with 100, as in the paper. We do not know the centralized accuracy from scratch. Each'
-    ' round ends with an evaluation; --eval_every=10 saves most of the time.',
+    ' round ends with an evaluation. --eval_every=10 saves most of the time.',
     '',
-    f'{_OF_FEW_IMAGES}; and from scratch',
+    f'{_OF_FEW_IMAGES}. Other rows train from scratch',
     _FEW_IMAGES,
   ),
   table.Diagram(
@@ -210,7 +212,7 @@ RESULTS = (
     **_PAPER,
     number='Fig. 2',
     caption='Examples and classes of iNaturalist clients, by rank',
-    notes='The minimum number of images of a Geo cell, 0.01 of the maximum, is not verified. '
+    notes='We could not verify that a Geo cell has at least 0.01 of the maximum number of images. '
     + _FIGURES,
   ),
   data.study(
@@ -223,15 +225,15 @@ RESULTS = (
   _table(
     'Fig. 4',
     'Accuracy relative to centralized training, by skew of the clients (EMD)',
-    'The curves with ten clients per round and one local epoch; the paper also varies epochs'
-    ' and clients. Every point is the best of a grid of learning rates and momenta, with FedAvg'
-    ' as momentum 0. The paper has such a grid, and this grid is ours. Section 6.1 says that'
-    ' momentum scores higher where clients are heterogeneous, and nothing about other clients.'
-    ' The centralized accuracy is in Table 1.',
+    'These are the curves with ten clients per round and one local epoch. The paper also varies'
+    ' epochs and clients. Every point is the best score of a grid of learning rates and momenta,'
+    " with FedAvg as momentum 0. We do not know the paper's grid, so we chose one. Section 6.1 says"
+    ' that momentum scores higher if clients are heterogeneous. It says nothing about other'
+    ' clients. The centralized accuracy is in Table 1.',
     '',
     _OF_EQUAL,
     _EQUAL,
-    real='CIFAR-10, alpha 100, 1 and 0.1, 100 rounds; rates 0.003 to 0.1',
+    real='CIFAR-10, alpha of 100, 1 and 0.1, 100 rounds, learning rates from 0.003 to 0.1',
     is_relative=True,
     best_over=table.EFFECTIVE,
   ),
@@ -241,19 +243,19 @@ RESULTS = (
     7,
     4,
     'Landmarks by clients per round',
-    notes='Section 6.2 says that FedIR helps most where few clients participate. In Table 4 its'
+    notes='Section 6.2 says that FedIR helps most if few clients participate. In Table 4 its'
     ' gains after 5,000 rounds with 10, 50 and 100 clients are 2.0, 1.7 and 1.8 points'
-    ' with all layers, and 2.0, 2.8 and 2.7 with two. We therefore test that it helps no'
-    ' less with few clients.',
+    ' with all layers, and 2.0, 2.8 and 2.7 with two. We therefore test that FedIR helps at'
+    ' least as much with few clients.',
     **_OF_TABLE_4,
   ),
   _table(
     'Fig. 8',
     'Accuracy by effective learning rate: learning rate / (1 - momentum), for each alpha',
     'The paper shows the best score at each effective learning rate, without numbers. We do not'
-    ' know its grids; these are ours, with FedAvg as momentum 0, 50 clients per round and 5'
-    ' local epochs. The paper ran 10,000 rounds on CIFAR-10 and 20,000 on CIFAR-100. The good'
-    ' region is the share of a grid that has nine tenths of its best score.',
+    ' know its grids, so we chose our own, with FedAvg as momentum 0, 50 clients per round and 5'
+    ' local epochs. The paper ran 10,000 rounds on CIFAR-10 and 20,000 on CIFAR-100. The region of'
+    " good rates is the share of a grid's settings that reach nine tenths of its best score.",
     what=_OF_EQUAL,
     small={'fig4': _EQUAL},
     curves=('top1',),
@@ -264,17 +266,17 @@ RESULTS = (
     5,
     'pretrained and from scratch',
     start='',
-    what=f'{_OF_FEW_IMAGES}; and from scratch',
+    what=f'{_OF_FEW_IMAGES}. Other rows train from scratch',
     shared=_FEW_IMAGES,
   ),
   table.Study(
     **_PAPER,
     number='Fig. 10',
     caption='Classes of the clients of CIFAR-10 and CIFAR-100 by alpha: 100 clients of 500 images',
-    notes='The paper shows the counts without numbers. We derived the distances with alpha as'
-    ' the total concentration; the EMDs of its figure 4 appear at these alpha.',
+    notes='The paper shows the counts without numbers. We derived the EMDs with alpha as the total'
+    ' concentration. The EMDs of figure 4 in the paper appear at these values of alpha.',
     measure='class_counts',
-    forms={'small': table.Form("CIFAR's numbers of labels, five seeds; it has one size")},
+    forms={'small': table.Form("CIFAR's numbers of labels, five seeds, the same at all scales")},
     expected={
       f'EMD at {at(data, alpha)}': (value - _WITHIN, value + _WITHIN)
       for data, by_alpha in EMD.items()

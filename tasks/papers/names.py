@@ -8,9 +8,9 @@ relative_top1:0.1    rounds to a fraction of the score of the row that
 best_round           the round with the best score, from a run's summary
 seconds              median seconds of a round
 bytes_down           bytes sent to all clients until the best round
-volatility_top1      standard deviation of a score over the last tenth of a run's
-                     evaluations, or of those within a budget, volatility_top1@rounds:9
-others               metrics of the last round, such as support_vectors
+volatility_top1      standard deviation of a score over the last tenth of a run's evaluations;
+                     volatility_top1@rounds:9 uses only evaluations within that budget
+support_vectors      a metric of the last round, like all other names
 best_seed_top1       the score of the best seed, shown beside the mean of all seeds
 """
 

@@ -1,4 +1,4 @@
-"""Published tables and figures, with the rows of their forms read from PAPER.csv."""
+"""Published tables and figures. PAPER.csv has their rows at each scale."""
 
 import csv
 import dataclasses
@@ -18,17 +18,17 @@ NONE = '–'
 # The client learning rate divided by 1 - server momentum (FedVC, fig. 8).
 EFFECTIVE_RATE = 'effective rate'
 EFFECTIVE = 'client_learning_rate', 'server_momentum'
-_SEEDS = (0, 1, 2)  # The default seeds of a form.
-# `Claim.over` of a claim about the share of a grid's rows that score well.
+_SEEDS = (0, 1, 2)  # The default seeds.
+# A value of `Claim.over`: the claim compares shares of rows with good scores.
 REGION = 'region'
-# A note on small forms that were changed.
-REDESIGNED = '; the form was changed after a first measurement'
+# The end of the description of runs whose settings we changed.
+REDESIGNED = '. We changed these settings after a first measurement'
 
 
 class Number(NamedTuple):
   """A number of a table: a value with its standard deviation, or a bound."""
 
-  value: float  # An int if it is printed without decimals.
+  value: float  # An int if the paper prints no decimals.
   std: float | None = None  # None: unknown.
   is_bound: bool = False  # Whether `value` is only a lower bound of the number.
 
@@ -58,21 +58,21 @@ class Row(NamedTuple):
 
 
 class Claim(NamedTuple):
-  """A statement of the paper's text about a table: one row is above another.
+  """A statement of the paper: one row of a table scores higher than another row.
 
   `high` and `low` select rows by algorithm and settings, such as 'fedavg concentration=100.0'.
   'fedavg|fedprox' selects rows of both algorithms, and 'task=NAME' rows of that task. The claim
-  is about all pairs of a high and a low row of the same task whose other settings are equal.
+  is about all pairs of a `high` and a `low` row with the same task and equal other settings.
   """
 
   says: str  # The statement, and its place in the paper.
   metric: str
   high: str
   low: str
-  # The number of points by which `high` must exceed `low`. Negative: it may be below by as many.
+  # The number of points by which `high` must exceed `low`. -2: `high` may be 2 points lower.
   least: float = 0.0
-  # An algorithm: compare gains of both rows over the row of this algorithm with the same settings.
-  # REGION: compare the shares of rows with good scores; each side is a grid of rows.
+  # The name of an algorithm: compare the gains of both rows over the row of this algorithm.
+  # REGION: `high` and `low` select grids of rows. Compare the grids' shares of good scores.
   over: str = ''
   times: float = 1.0  # A factor on the low value; with 2, `high` must exceed twice the low value.
 
@@ -99,17 +99,17 @@ class Claim(NamedTuple):
 
 
 def _is_of(words: str, row: Row) -> bool:
-  """Whether a row has the algorithm and the settings that a claim names."""
+  """Whether a row has the algorithm and the settings that `words` name."""
   names, *settings = words.split()
   own = {f'{n}={v}' for n, v in {'task': row.task, **row.changes}.items()}
   return row.algorithm in names.split('|') and own.issuperset(settings)
 
 
 class Form(NamedTuple):
-  """A result at one scale: a description of its runs, and a table's experiments."""
+  """The runs of a result at one scale."""
 
   what: str = ''  # What differs from the paper, such as data and size; '' at the paper's size.
-  rows: tuple[Row, ...] = ()  # Rows with all settings, and with the numbers of the paper's row.
+  rows: tuple[Row, ...] = ()  # Experiments with all settings and the paper's numbers.
   claims: tuple[Claim, ...] = ()  # Claims about these rows.
   seeds: tuple[int, ...] = (0,)
 
@@ -127,8 +127,8 @@ class Result:
   source: str
   caption: str
   notes: str = ''  # Sentences on doubts about the numbers, and on differences from the paper.
-  # Forms by scale. small: takes minutes, on data that are always available. real: takes hours,
-  # on real data that a computer without a GPU can train on.
+  # Forms by scale. 'small' takes minutes on procedural data. 'real' takes hours on small real
+  # data and needs no GPU. 'paper' has the paper's data and settings.
   forms: Mapping[str, Form] = dataclasses.field(default_factory=dict)
 
   @property
@@ -159,8 +159,8 @@ class Diagram(Result):
 class Formula(Result):
   """A table that follows from formulas. Its cells are in formulas.csv, and tests compute them.
 
-  The column 'equal' compares each printed number with the computed one: 'yes', 'no', or 'of
-  rounded', if the printed digits follow only from the printed, rounded inputs.
+  The column 'equal' compares each printed number with the computed number: 'yes', 'no', or 'of
+  rounded'. The last means that the number follows only from the paper's rounded inputs.
   """
 
   @property
@@ -173,21 +173,21 @@ class Formula(Result):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study(Result):
-  """A result with a special measurement, which is neither a formula nor plain runs."""
+  """A result with its own measurement, instead of a formula or the scores of runs."""
 
   # The function of `launch.reproduction.studies` that measures it.
   measure: str
-  # By scale, the tasks whose data the study reads, with options; {}: no data.
+  # Tasks whose data the study reads, with their options, by scale; {}: it reads no data.
   tasks: Mapping[str, Mapping[str, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
   algorithm: str = 'fedavg'  # The algorithm whose hyper-parameters the study uses.
   flags: tuple[str, ...] = ('data_dir',)  # Flags that the study accepts besides --task.
   # Whether --task may name any task whose examples keep all labels.
   takes_sets: bool = False
-  # A table and algorithms. The study uses their runs with the fewest negatives.
+  # A table, then algorithms. The study uses these algorithms' runs with the fewest negatives.
   runs_of: tuple[str, ...] = ()
   # Bounds of the study's values at the small scale, by the name of the value.
   expected: Mapping[str, tuple[float, float]]
-  # Bounds at the paper's scale; {}: those of `expected`.
+  # Bounds at the paper's scale; {}: the bounds in `expected`.
   published: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
   needs: str = ''  # Data needed at the paper's size, in words; '': the study has one size.
 
@@ -205,8 +205,8 @@ class PaperTable(Result):
   best_seed: tuple[str, ...] = ()
   # Whether printed values without a standard deviation are from one seed, or vary widely.
   is_unsure: bool = False
-  # Settings that were tuned. Of rows that differ only in these settings, each result is judged
-  # by its best row, and all these rows have the paper's number.
+  # Settings that were tuned. Among rows that differ only in these settings, the best row counts.
+  # All these rows have the same published number.
   best_over: tuple[str, ...] = ()
 
   @property
@@ -264,8 +264,8 @@ def of_csv(
   `of`: tables whose rows a figure draws, with a panel for each task.
   `task`, `algorithms`: draw only rows of this task and these algorithms.
   `what`: describes the small form; '': there is none.
-  `small`: tables whose rows the small form has, with the changes of each. Default: the first
-    table, with the changes `shared`.
+  `small`: tables whose rows the small form has, with changed settings for each table. Default:
+    the first table, with the changes `shared`.
   `real`: describes the form on real data; '': there is none.
   `seeds`: the paper's seeds.
   """
@@ -290,7 +290,7 @@ def of_csv(
 
 
 def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -> tuple[Claim, ...]:
-  """Returns a result's claims, and other tables' claims that apply to its rows."""
+  """Returns a result's claims, and claims of the tables that it draws, if rows match."""
   paper, found = name.partition('/')[0], []
   known = {name, *(f'{paper}/{table}' for table in tables)}
   for line in _lines('claims'):
@@ -314,8 +314,8 @@ def rows(
 ) -> tuple[Row, ...]:
   """Returns a table's rows of PAPER.csv, with the settings of `shared` that apply to each.
 
-  A line with NAME=VALUE|VALUE is a grid. It gives a row for each combination of values, and all
-  these rows have the numbers of the line.
+  A line with NAME=VALUE|VALUE is a grid: it gives a row for each combination of values. All these
+  rows have the published numbers of the line.
   """
   found: dict[str, Row] = {}
   for line in _lines(paper):
@@ -358,7 +358,7 @@ def text_of(values: Mapping[str, Any]) -> str:
 
 
 def _value(text: str) -> Any:
-  """Parses a bool or a number, which prints as it was written; otherwise returns the text."""
+  """Parses a bool or a number; returns any other text as it is."""
   try:
     return json.loads(text)
   except ValueError:
@@ -387,7 +387,7 @@ def differing(row: Row, rows: Sequence[Row]) -> set[str]:
 
 
 def own_changes(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-  """Returns a row's changes, except rounds, that tell it from others of its algorithm."""
+  """Returns a row's changes, except rounds, that other rows of its algorithm do not share."""
   names_ = differing(row, rows)
   return {name: value for name, value in row.changes.items() if name in names_}
 

@@ -10,32 +10,31 @@ from tasks.papers import data, table
 _PAPER = {'paper': 'TurboSVM-FL', 'source': 'arXiv:2401.12012'}
 _SEEDS = (0, 1, 2, 3, 4)
 _AS_PUBLISHED = (
-  'FedAdam and FedAMS on CelebA were run with BatchNorm statistics that stay at'
-  ' their initial values, and MOON with one local epoch without a contrastive'
-  ' term.'
+  'As in the published code, FedAdam and FedAMS on CelebA keep the initial BatchNorm statistics,'
+  ' and MOON with one local epoch has no contrastive term.'
 )
 _AFTER_100 = f'Scores after 100 of 201 rounds. {_AS_PUBLISHED}'
 _DEVIATIONS = 'The paper says that its deviations are below 13.0 and mostly below 3.0.'
 _FIRST_ROUND = (
-  'The first round whose test accuracy reaches 70, 70 and 50 %. >200 means not within 201'
-  f' rounds. {_AS_PUBLISHED}'
+  'The first round with a test accuracy of 70 % (FEMNIST and CelebA) or 50 % (Shakespeare). >200'
+  f' means that no round of 201 reaches this accuracy. {_AS_PUBLISHED}'
 )
 _SETS = {'femnist': 'FEMNIST', 'celeba': 'CelebA', 'shakespeare': 'Shakespeare'}
 
 
-# Small forms of results on CelebA only use drawn faces. All others use handwriting in the shape
-# of FEMNIST, so that tables share their runs. Class rows have the paper's length of 2,048, for
-# which its learning rates were chosen. The schedule of the SVMs is that of 201 rounds, except in
-# Table 4, which counts support vectors at the end of the schedule. There, fewer rounds lower C
-# to the paper's 1 / 201.
+# At the small scale, results that the paper has only on CelebA use procedural faces. All other
+# results use handwriting with the sizes of FEMNIST, so that tables share runs. Class rows have the
+# paper's length of 2,048, for which its learning rates were chosen. The SVMs' C has the paper's
+# schedule of 201 rounds, except in Table 4. Table 4 counts support vectors at the end of the
+# schedule, so C falls to the paper's 1 / 201 in fewer rounds.
 _EVALUATED = {'eval_every': 4, 'checkpoint_every': 20}
 _SMALL = {'rounds': 48, **_EVALUATED}
-_WHAT = 'Procedural handwriting in the shape of FEMNIST, 48 rounds of 201' + table.REDESIGNED
+_WHAT = 'Procedural handwriting with the sizes of FEMNIST, 48 of 201 rounds' + table.REDESIGNED
 _OF_FACES = {'rounds': 100, 'eval_every': 10, 'checkpoint_every': 20}
 _SHAKESPEARE = (
-  'Shakespeare, 60 rounds, FedAvg and TurboSVM-FL, each round scored on 20,000 examples of the test'
+  'Shakespeare, 60 rounds of FedAvg and TurboSVM-FL. Each round is scored on 20,000 test examples'
 )
-_FACES = 'Drawn faces in the shape of CelebA, 100 rounds of 201'
+_FACES = 'Procedural faces with the sizes of CelebA, 100 of 201 rounds'
 
 
 def _table(number, caption, notes='', **more):
@@ -51,7 +50,7 @@ def _curves(number, task):
     'celeba': {'what': _FACES, 'small': {f'fig{number}': _OF_FACES}},
     'shakespeare': {'what': '', 'real': _SHAKESPEARE},
   }
-  none = 'There is no small form, because there are no procedural data of this shape.'
+  none = 'There is no small version, because there are no procedural data like Shakespeare.'
   return _table(
     f'Fig. {number}',
     f"Learning curves on {_SETS[task]}: Table 3's runs",
@@ -67,16 +66,16 @@ def _architecture(number):
   return table.Formula(
     **_PAPER,
     number=f'Table {number}',
-    caption='Trainable parameters: of the network, from its layers',
-    notes="The network of the published code has this number; tests compare the tasks' encoders"
-    ' with it.',
+    caption='Trainable parameters: of the network, computed from its layers',
+    notes="The published code's network has this number of parameters. Tests check that our encoder"
+    ' has the same number.',
   )
 
 
 _STATISTICS_NOTES = (
-  'The paper counts all users: 3,550, 9,343 and 1,129. Clients here are the training users,'
-  ' nine tenths of them, including those with few examples (--min_examples=1). Their number'
-  " follows from LEAF's split."
+  'The paper counts all users: 3,550, 9,343 and 1,129. Our clients are the training users, nine'
+  ' tenths of all users, including users with few examples (--min_examples=1). The number of'
+  " training users follows from LEAF's split."
 )
 
 
@@ -84,9 +83,9 @@ RESULTS = (
   _table(
     'Fig. 1',
     'Curves on FEMNIST at a suboptimal learning rate; for 1, 2 and 4 local epochs',
-    'Only the right part of the figure. Its caption names neither the rate nor the epochs. We'
-    " chose 0.03, a third of Table 8's rate, and the epochs of Table 11; the small form has one"
-    ' epoch. The left part is a diagram of the round.',
+    'We reproduce the right part of the figure. The left part is a diagram of a round. The caption'
+    " does not state the learning rate and the epochs. We chose 0.03, a third of Table 8's rate,"
+    ' and the epochs of Table 11. The small version has one epoch.',
     curves=('top1',),
   ),
   data.study(
@@ -111,8 +110,8 @@ RESULTS = (
     'Table 4',
     'Macro F1 by the length of class rows; 8, 64 and 512 clients',
     'Scores after 200 of 201 rounds. No other method has support vectors. With 8 clients all'
-    ' rows are support vectors, whatever their length, so only 64 and 512 clients can show fewer'
-    ' with longer rows.',
+    ' rows are support vectors, whatever their length. Only 64 and 512 clients can show that longer'
+    ' rows have fewer support vectors.',
     at_rounds=200,
     what='Procedural handwriting in the shape of FEMNIST, 8 and 64 clients, 40 rounds in which'
     ' C falls from 40 / 201 to 1 / 201' + table.REDESIGNED,
@@ -143,10 +142,10 @@ RESULTS = (
   ),
   _table(
     'Table 12',
-    'Macro F1 and test loss by the kernel of the machines; 8 clients, one local epoch',
+    'Macro F1 and test loss by the kernel of the SVMs; 8 clients, one local epoch',
     'Scores after 200 rounds with one seed. The test loss is the binary cross-entropy; lower is'
-    ' better. We are not certain which number belongs to which kernel, nor about the rates of'
-    ' rbf and sigmoid.',
+    ' better. We are not certain which number belongs to which kernel. We are not certain about the'
+    ' learning rates of rbf and sigmoid, either.',
     seeds=(0,),
     is_unsure=True,
     at_rounds=200,
