@@ -21,8 +21,8 @@ _DEFAULTS = {
   'batch_size': 50,
   'local_steps': 1,
   **_ADAM,
-  # A margin selects eq. (7). With few classes, eq. (8) counts all other classes as
-  # neighbours, and is then minimal whenever the rows sum to zero.
+  # A positive margin selects eq. (7). With few classes, all other classes are neighbors in
+  # eq. (8), which is then minimal whenever the rows sum to zero.
   'spreadout_margin': 1.4,
 }
 _OPTIONS = (
@@ -99,14 +99,15 @@ def _skewed(name: str, num_classes: int, rounds: int) -> task.Task:
     rounds=rounds,
     clients_per_round=10,
     defaults={'client_learning_rate': 0.01, 'batch_size': 64, 'weight_decay': 4e-4},
-    # A federated round has as many batches: 10 clients with 8 batches each.
+    # As many batches as in a federated round: 10 clients with 8 batches each.
     by_algorithm={'centralized': {'steps_per_round': 80}},
     options=task.options(*_OPTIONS, split='dirichlet'),
     lacks=(base.COSINES,),
   )
 
 
-# Lambda eta is 0.9 and 0.8 times 1 / (2 k), where k is the number of all other classes.
+# On CIFAR-10 and CIFAR-100, lambda eta is 0.9 and 0.8 times the bound 1 / (2 k). Here k is the
+# number of all other classes.
 TASKS = (
   _positive('cifar10', 10, spreadout_learning_rate=0.005, negatives=5),
   _positive('cifar100', 100, spreadout_learning_rate=0.0004),

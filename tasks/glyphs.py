@@ -1,8 +1,8 @@
 """Tasks on procedural handwriting, features and faces, and on Omniglot.
 
-`glyphs` and `features` take any shape; their defaults are small enough for a first run. The other
-procedural tasks have the shapes of the papers' data sets (FedSS, TurboSVM-FL): as many classes
-and clients, and as many examples and classes per client.
+`glyphs` and `features` have options for all sizes; their defaults are small enough for a first
+run. The other procedural tasks have the sizes of the papers' data sets (FedSS, TurboSVM-FL): the
+same numbers of classes and clients, and of examples and classes per client.
 """
 
 import dataclasses
@@ -185,7 +185,7 @@ TASKS = (
   ),
   _task(
     'glyphs-landmarks',
-    'the shape of Landmarks-User-160k: 2,028 classes, 1,262 skewed clients',
+    'handwriting with the sizes of Landmarks-User-160k: 2,028 classes, 1,262 skewed clients',
     ('top1', 'train_top1'),
     num_classes=2_028,
     rounds=5000,
@@ -194,7 +194,7 @@ TASKS = (
   ),
   _task(
     'glyphs-sop',
-    'the shape of SOP: 11,318 classes, 596 clients, unseen classes to retrieve',
+    'handwriting with the sizes of SOP: 11,318 classes, 596 clients, unseen classes to retrieve',
     ('map@10', 'map@r', 'train_top1'),
     num_classes=11_318,
     rounds=2000,
@@ -203,7 +203,7 @@ TASKS = (
   ),
   _task(
     'glyphs-imagenet21k',
-    'the shape of ImageNet-21k: 21,841 classes, 25,691 clients',
+    'handwriting with the sizes of ImageNet-21k: 21,841 classes, 25,691 clients',
     ('top1', 'train_top1'),
     num_classes=21_841,
     rounds=25000,
@@ -228,7 +228,7 @@ TASKS = (
   # scores 0.4 % after 40 rounds with a rate of 0.03, and 4 % after 50 rounds with 0.1.
   _task(
     'features-landmarks',
-    'the shape of Landmarks-User-160k, with similar classes on each client',
+    'features with the sizes of Landmarks-User-160k, with similar classes on each client',
     ('top1', 'train_top1'),
     num_classes=2_028,
     rounds=5000,
@@ -254,7 +254,7 @@ TASKS = (
   ),
   task.Task(
     name='glyphs-femnist',
-    summary='the shape of FEMNIST: 62 classes, 3,195 writers who have examples of any class',
+    summary='handwriting with the sizes of FEMNIST: 62 classes, 3,195 writers with any classes',
     read=functools.partial(_read, 'glyphs-femnist'),
     licence=task.DRAWN,
     **leaf.FEMNIST,
@@ -262,7 +262,7 @@ TASKS = (
   ),
   task.Task(
     name='faces-celeba',
-    summary='the shape of CelebA: smiling or not, 8,408 drawn celebrities',
+    summary='procedural faces with the sizes of CelebA: smiling or not, 8,408 celebrities',
     read=lambda data_dir, options: task.at('procedural.faces:load')(seed=options['data_seed']),
     licence=task.DRAWN,
     **leaf.CELEBA,
@@ -284,7 +284,7 @@ TASKS = (
     targets=('top1:0.5',),
     defaults=task.FROM_SCRATCH,
     num_classes=964,
-    # A federated round has as many examples: 32 clients with 32 examples on average.
+    # As many examples as in a federated round: 32 clients with 32 examples on average.
     by_algorithm={'centralized': {'steps_per_round': 32}},
     find=task.at('omniglot:find'),
     licence='MIT (Lake et al.)',

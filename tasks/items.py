@@ -36,7 +36,7 @@ _HISTORY = (
   hp.Hyperparameter(
     'leave_out_seen',
     True,
-    "use only the first time that a user takes an item, and omit the user's items from"
+    "use only the first time that a user takes an item, and omit the user's previous items from"
     ' rankings. false: users may take an item again',
   ),
   hp.Hyperparameter(
@@ -70,8 +70,8 @@ TIE = hp.Hyperparameter(
   'tie_items',
   True,
   'use one row of --embedding_dim numbers for each item, both as a feature and as a class.'
-  ' Clients request, receive and send it once. false: two tables. Default: false for algorithms'
-  ' whose class rows cannot be features',
+  ' Clients request, receive and send this row once. false: use two tables, one of feature rows'
+  ' and one of class rows. Default: false for algorithms whose class rows cannot be features',
 )
 NETWORK = (
   encoders.OPTIONS[0].with_default(encoders.SEQUENCE),
@@ -107,8 +107,8 @@ _SHAPE = (
     most=1,
   ),
 )
-# Defaults for tied items by --encoder. They had the best validation scores of some twenty
-# short runs of FedSS on items-demo.
+# Defaults with --tie_items, by --encoder. These settings had the best validation scores among about
+# twenty short runs of FedSS on items-demo.
 _TIED = {
   encoders.SEQUENCE: {'local_epochs': 4, 'client_learning_rate': 0.3, 'server_learning_rate': 0.02},
   encoders.BAG: {'local_epochs': 3, 'client_learning_rate': 0.5, 'server_learning_rate': 0.02},
@@ -119,8 +119,8 @@ _DECAY = {'server_schedule': 'cosine', 'server_schedule_rounds': 200, 'server_sc
 # Settings of centralized training, chosen by validation on items-demo. SGD needs four times as
 # many rounds there.
 _CENTRALIZED = {'steps_per_round': 48, 'client_optimizer': 'adam', 'client_learning_rate': 0.003}
-# Algorithms whose items cannot be tied: class rows are made from embeddings or hashes, class
-# rows stay on clients, or clients keep encoders without class rows.
+# Algorithms that do not work with --tie_items. Their class rows are made from embeddings or hashes,
+# or stay on clients, or clients keep encoders without class rows.
 _APART = (
   'fedaws',
   'fedaws_posonly',
@@ -225,7 +225,7 @@ def _fit_tie(draft: task.Draft) -> None:
 
 
 def _fit_rates(draft: task.Draft) -> None:
-  """Sets defaults for clients with tied items, and for servers that use Adam."""
+  """Sets default learning rates and epochs with --tie_items, and a schedule for Adam."""
   values, given = draft.values, draft.given
   for name, default in _TIED[draft.options['encoder']].items():
     applies = draft.algorithm.has_clients and name in values
@@ -242,7 +242,7 @@ def _fit_rates(draft: task.Draft) -> None:
 
 
 def _network(options, description):
-  """Returns the bag or the sequence network, with --tie_items tied to the class rows."""
+  """Returns the bag or the sequence network. With --tie_items, its item rows are class rows."""
   from tff_xc.encoders import bag, encoder as encoder_lib, sequence
 
   if not options['tie_items']:
@@ -288,8 +288,9 @@ def _task(**attributes) -> task.Task:
     rounds=200,
     clients_per_round=32,
     eval_every=20,
-    # FullSoftmax on items-demo, after 100 rounds: server learning rates of 0.003 and 0.01 and
-    # feature rates of 30 and 300 score alike, except 0.01 with 30, which scores lower.
+    # We compared server learning rates of 0.003 and 0.01, and feature learning rates of 30 and
+    # 300, in 100 rounds of FullSoftmax on items-demo. They score alike, except that 0.01 with 30
+    # scores lower.
     defaults={**task.FROM_SCRATCH, 'client_learning_rate': 1.0},
     by_algorithm={'centralized': _CENTRALIZED},
     fit=_fit,

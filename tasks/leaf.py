@@ -18,7 +18,7 @@ from tff_xc.options import hyperparameters as hp
 
 METRICS = ('top1', 'macro_f1', 'mcc')
 ROUNDS = 201
-# The published numbers of users. LEAF's preprocess.sh samples users by default.
+# Numbers of users of the whole data sets. By default, LEAF's preprocess.sh keeps only a sample.
 _USERS = {'femnist': 3_550, 'celeba': 9_343, 'shakespeare': 1_129}
 EMBEDDING = task.options(task.EMBEDDING_DIM, embedding_dim=2048)
 _OF_DATA = (
@@ -103,7 +103,7 @@ def _settings(client_rate, server_rate, logits_rate, batch, target, **more):
   }
 
 
-# The settings that a LEAF data set, its TFF version and a procedural one share.
+# The settings that LEAF's FEMNIST, its TFF version and `glyphs-femnist` share.
 FEMNIST = _settings(
   client_rate=0.1,
   server_rate=1e-3,
@@ -127,8 +127,9 @@ _OF_PHOTOGRAPHS = {
   'options': task.options(*_OF_DATA, min_examples=8),
   'licence': 'non-commercial research only (CelebA)',
 }
-# Table 8 gives 1.0 as the logits' learning rate, but the published code uses 0.1. The test
-# set has 400,000 examples, more than the clients of ten rounds have.
+# Table 8 gives 1.0 as the logits' learning rate, and the published code uses 0.1. Evaluations take
+# place only every 5 rounds, because the test set has 400,000 examples, more than the clients of ten
+# rounds together.
 _SHAKESPEARE = _settings(
   client_rate=1.0,
   server_rate=1e-2,

@@ -111,7 +111,7 @@ _SIDE = 64
 
 
 def check(options: Mapping) -> None:
-  """Refuses options that are invalid whatever the data are."""
+  """Refuses options that are invalid with any data."""
   check_test(options)
   if options.get('feature_bounds') and not options['standardize']:
     raise errors.InputError(

@@ -3,10 +3,10 @@
 FedSS (arXiv:2203.04888) uses MobileNetV3, 64-dimensional embeddings and cosine logits.
 FedVC and FedIR (arXiv:2003.08082) use MobileNetV2 and linear logits, with 64-dimensional
 embeddings on Landmarks and 1,280-dimensional ones on iNaturalist. The defaults on Landmarks
-are those of FedSS, except the local training of FedVC's algorithms; `tasks.papers.fedvc` has
-the changes. Some values are not in the papers. Weight decay 4e-5 and FedVC's 5 local epochs on
-Landmarks are from memory. We chose 64 clients per round on ImageNet-21k, and FedIR's target
-distribution on Landmarks.
+are those of FedSS, except the local training of FedVC's algorithms. `tasks.papers.fedvc` sets the
+other options of FedVC. Some values are not in the papers. We could not verify the weight decay of
+4e-5 and FedVC's 5 local epochs on Landmarks. We chose 64 clients per round on ImageNet-21k, and
+FedIR's target distribution on Landmarks.
 
 The files lie under --data_dir as follows:
 
@@ -61,7 +61,8 @@ class Split(NamedTuple):
   def find(self, data_dir: str) -> tuple[str, str, str]:
     """Returns the paths of the images, the split and its test file.
 
-    '' means that the images include the split, or the split includes the test set.
+    A split of '' means that the images include it. A test file of '' means that the split
+    includes the test set.
     """
     folder = self.folder(data_dir)
     for name in filter(None, (self.tff, self.tff.upper())):
@@ -245,7 +246,7 @@ def _task(
   option_defaults: Mapping[str, Any] | None = None,
   **more,
 ) -> task.Task:
-  """Returns the task of a split. `options` are the options of its logits."""
+  """Returns the task of a split. `options` are the options that choose the logits."""
   defaults = option_defaults or {'encoder': encoders.V3, 'image_size': 224, 'crop': 'random'}
   return task.Task(
     name=split.task,

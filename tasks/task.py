@@ -147,18 +147,17 @@ class Task:
   options: tuple[hp.Hyperparameter, ...] = (EMBEDDING_DIM, LOGIT_SCALE)
   targets: tuple[str, ...] = ()  # The default of --target, such as 'top1:0.7'.
   best_by: str = ''  # The default of --best_by.
-  # Raises InputError for options that are invalid whatever the data. Imports nothing large.
+  # Raises InputError for options that are invalid with any data. Imports nothing large.
   check: Callable[[Mapping[str, Any]], None] = lambda options: None
   # Adapts defaults to each other, and refuses values that exclude each other.
   fit: Callable[[Draft], None] = lambda draft: None
-  # Whether --data_dir names the user's own file or folder, and so has no default.
+  # Whether --data_dir names the user's own file or folder. It then has no default.
   data_is_named: bool = False
   data: str = ''  # The files that --data_dir must hold; '': the task reads no files.
   licence: str = ''  # The licence of the data; '': unknown.
   lacks: tuple[str, ...] = ()  # Which of `base.ONE_LABEL` and `base.COSINES` the task lacks.
-  # Checks within seconds that (data_dir) holds `data`, and raises InputError otherwise. Returns
-  # a `Part` if files are known to be incomplete. None: the task needs no files, or the
-  # user names them.
+  # (data_dir) -> a `Part` if files are known to be incomplete. Takes seconds. Raises InputError
+  # if data_dir does not hold `data`. None: the task needs no files, or the user names them.
   find: Callable[[str], Any] | None = None
   # Like `read`, but does not look at every example. None: `read` is quick.
   look: Callable[[str, Mapping], Any] | None = None

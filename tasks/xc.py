@@ -104,13 +104,12 @@ _ADAGRAD = {
 _DEFAULTS = {**_ADAGRAD, 'local_steps': 1}
 _ORACLE = {**_ADAGRAD, 'batch_size': 128, 'steps_per_round': 1}
 
-# Every client takes one step on all its examples, and the deltas of the encoder and the
-# rows are averaged with example counts as weights. A round is therefore one
-# step on the loss of all its examples. A row moves by 10 n_i / n times its
-# gradient: 0.8 for the commonest label of Delicious (271 of a round's 3,500
-# examples), 0.003 for a label with one example. With equal weights and replaced
-# rows, the rows of rare labels come as close to the embeddings as those of
-# common labels, and P@1 is low.
+# Every client takes one step on all its examples. The server averages the updates of the encoder
+# and of the rows, weighted by number of examples. A round is therefore one step on the loss of all
+# its examples. A row of a label with n_i of the n examples moves by 10 n_i / n times its gradient.
+# This factor is 0.8 for the commonest label of Delicious (271 of a round's 3,500 examples), and
+# 0.003 for a label with one example. With equal weights and replaced rows, rows of rare labels move
+# as close to the embeddings as rows of common labels, and P@1 is low.
 _BY_EXAMPLES = {
   **_ADAGRAD,
   'client_learning_rate': 10.0,
@@ -125,7 +124,7 @@ _BY_EXAMPLES = {
 def fit(draft: task.Draft) -> None:
   """Refuses options that exclude each other.
 
-  Clients that keep their models, as in MOON, and those of FedMLH receive all feature rows.
+  Clients that keep their models (as in MOON) and clients of FedMLH receive all feature rows.
   """
   options, values, algorithm = draft.options, draft.values, draft.algorithm
   if 'split' in options:
@@ -307,8 +306,9 @@ _SETS_OPTIONS = (
   hp.Hyperparameter(
     'partition_rule',
     'code',
-    "rule that makes FedMLH's clients: 'code' gives all clients equally many examples, and each"
-    " one frequent label; 'paper' gives each client all examples of some frequent labels",
+    "rule that splits examples into FedMLH's clients: 'code' gives every client equally many"
+    " examples and one frequent label; 'paper' gives every client all examples of some frequent"
+    ' labels',
     choices=('code', 'paper'),
   ),
   hp.Hyperparameter(

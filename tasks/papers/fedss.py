@@ -203,8 +203,8 @@ RESULTS = (
     ' aggregated updates of FedSS and FullSoftmax',
     notes='All clients of a round have the same batch of 32 images and draw different'
     ' negatives. Updates come from one local pass from the initial weights. We do not know how long'
-    ' the paper trained its network before. The paper calls the decrease exponential (A.3). Our bound'
-    " is that a straight line explains four fifths of the variance of the noise's logarithm.",
+    ' the paper trained its network before. The paper calls the decrease exponential (A.3). Our'
+    " bound is that a straight line explains four fifths of the variance of the noise's logarithm.",
     measure='gradient_noise',
     tasks={'small': {'glyphs': _NOISE}, 'paper': {'sop': {}}},
     algorithm='fedss',
