@@ -143,13 +143,13 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     _setting(
       'early_stopping_patience',
       0,
-      'stop after this many evaluations without a better --best_by; 0: never stop early',
+      'stop after this many evaluations without a better --best_by score; 0: never stop early',
     ),
     hp.Hyperparameter(
       'client_test_fraction',
       0.0,
       "share of each client's examples that is held out of training to score single clients."
-      ' Drawn with --data_seed, or with seed 0 if the task has no such option',
+      ' The examples are drawn with --data_seed, or with seed 0 if the task has no such option',
       least=0,
       most=0.5,
     ),
@@ -157,7 +157,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       'unseen_clients',
       0.0,
       'share of the clients that is held out of training, to score clients that the model has'
-      ' not seen. Drawn with --data_seed',
+      ' not seen. The clients are drawn with --data_seed',
       least=0,
       most=0.9,
     ),
@@ -172,7 +172,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       'evaluate_clients',
       0,
       'number of training clients that score the model on their own held-out examples at every'
-      ' evaluation. Drawn with --seed. 0: none',
+      ' evaluation. The clients are drawn with --seed. 0: none',
     ),
     hp.Hyperparameter(
       'data_dir',
@@ -228,10 +228,10 @@ def resolve(task: str, algorithm: str, changes: Mapping[str, Any] | None = None)
 
 
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a run's configuration as `resolve` returns it, from its config.json.
+  """Returns a run's configuration in the form of `resolve`; `config` is the run's config.json.
 
-  Files of initial weights and of class probabilities are left out. A checkpoint has all
-  weights, and only training needs the probabilities.
+  Files of initial weights are left out, because a checkpoint has all weights. Files of class
+  probabilities are left out, because only training needs them.
   """
   task, algorithm = config['task'], config['algorithm']
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
@@ -354,7 +354,7 @@ def check_private(config: Mapping) -> None:
 
 
 def more_metrics(settings: Mapping) -> list[str]:
-  """Returns the metrics of --more_metrics, which are measured besides the task's."""
+  """Returns the metrics of --more_metrics, which are measured in addition to the task's."""
   text = settings.get(MORE_METRICS, '')
   names = [name.strip() for name in text.split(',')] if text else []
   for name in names:

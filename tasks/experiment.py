@@ -46,7 +46,7 @@ class Experiment:
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
   metrics: tuple[str, ...]  # The metrics that the data allow, the headline first.
-  warnings: tuple[str, ...]  # Warnings about settings and data that are likely to fail.
+  warnings: tuple[str, ...]  # Warnings about settings and data that probably train badly.
   run_dir: str = ''  # The run directory that it was assembled for.
 
   def run(self, run_dir: str) -> dict[str, Any]:
@@ -110,8 +110,8 @@ def assemble(config: Mapping, data_dir: str | None = None, run_dir: str = '') ->
 def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Experiment:
   """Assembles a configuration with data and a model that may be different from its task's.
 
-  `run_dir` is the directory of the run that trains, which may have a secret seed.
-  '': --seed is used.
+  `run_dir` is the directory of the run that trains. A private run has a secret seed there. If
+  `run_dir` is '', --seed is used.
   """
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   dataset, model = loaded
@@ -245,8 +245,8 @@ def trained_model(
     network,
     max_positives=(description.largest_label_set or 1) * network.rows_per_label,
     num_clients=description.num_clients or 1,
-    # Only training uses the probabilities. A broadcast needs no memory, whatever number of
-    # classes a file claims.
+    # Only training uses the probabilities. A broadcast needs no memory, even if a file claims a
+    # huge number of classes.
     class_probabilities=np.broadcast_to(1.0, network.num_classes),
   )
   return made.model
