@@ -71,7 +71,7 @@ class Ahead(contextlib.AbstractContextManager):
     most = min(_AHEAD_CLIENTS, _AHEAD_BYTES // max(self._largest, 1))
     for key in self._following(most - len(self._started)):
       read = self._draw(key[0]).examples.__getitem__
-      with contextlib.suppress(RuntimeError):  # The thread pool is closed.
+      with contextlib.suppress(RuntimeError):  # Raised if the thread pool is closed.
         self._started[key] = self._thread.submit(read, key[1])
 
   def _following(self, count: int) -> Iterator[tuple[int, int]]:

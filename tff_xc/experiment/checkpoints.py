@@ -91,8 +91,8 @@ def load_newest(
   """Returns (state, finished rounds, additional arrays) of the newest undamaged checkpoint.
 
   Returns (`like`, 0, {}) if there is no undamaged checkpoint. A damaged checkpoint causes a
-  warning on stderr. Raises InputError if a state has not the structure, shapes and dtypes of
-  `like`.
+  warning on stderr. Raises InputError if the structure, shapes or dtypes of a state differ from
+  those of `like`.
 
   Args:
     run_dir: the run's directory.
@@ -100,7 +100,7 @@ def load_newest(
     problem: a function that gets the additional arrays of a checkpoint. It returns a text
       about files that belong to the checkpoint and are damaged, or ''.
     moves_damaged: whether to move damaged checkpoints to `checkpoints/damaged`.
-    only: load only the checkpoint of this round. None: try all of them.
+    only: load only the checkpoint of this round. None: try all checkpoints, newest first.
   """
   root = pathlib.Path(run_dir) / _FOLDER
   versions = kept(run_dir) if only is None else [only]

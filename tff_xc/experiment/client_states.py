@@ -45,7 +45,7 @@ class ClientStates:
     self._unknown = examples_lib.nothing_kept(spec)
     self._named = [(n or 'state', leaf) for n, leaf in storage.named(spec)]
     self.kept: Kept = {}
-    self._sums: dict[tuple[int, int], int] = {}  # By client and round.
+    self._sums: dict[tuple[int, int], int] = {}  # Checksums of files, by client and round.
     self._saved = 0  # The round of the newest checkpoint.
 
   def of(self, client_id: int) -> examples_lib.KeptState:
@@ -81,8 +81,8 @@ class ClientStates:
 
   def write(self, new: examples_lib.KeptStates, round_number: int) -> Kept:
     """Writes the new client states of a round. Returns `kept` including their files."""
-    # Remove files newer than the last checkpoint for which the client has a newer file. No
-    # checkpoint needs these files.
+    # Remove a client's file if it is newer than the last checkpoint, and if the client has an
+    # even newer file. No checkpoint needs the removed file.
     kept = self._without(lambda at, by: at > self._saved)
     leaves = [np.asarray(t) for t in tf.nest.flatten(new.value)]
     names = [name for name, _ in self._named]
@@ -167,7 +167,7 @@ class ClientStates:
     self._saved = done
 
   def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
-    """Describes the first file that is missing, truncated or from another run; '' if none is."""
+    """Describes the first file that is missing, truncated or from another run; '' if none."""
     sums = _sums(arrays)
     for file in _rounds(arrays).items():
       path = self._path(*file)

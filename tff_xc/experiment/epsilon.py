@@ -62,8 +62,8 @@ def _events(algorithm, dataset, seed):
       )
     sampling = privacy_loss.Sampling(*algorithm.sampling.participation(dataset))
     return sampling, lambda rounds: rounds
-  # `FIXED` means that an update is replaced by another one, at a distance of at most twice
-  # the clipping norm. The rate is 1, because the server knows which clients participate.
+  # With `FIXED`, neighbors differ in one update. Two clipped updates differ by at most twice the
+  # clipping norm. The rate is 1, because the server knows which clients participate.
   sampling = privacy_loss.Sampling(privacy_loss.FIXED, 1.0)
   part = _participation(algorithm, dataset, seed)
   return sampling, lambda rounds: part(rounds)[0]

@@ -39,10 +39,10 @@ def scores(
   """Returns float64 [K], each client's score after its own local steps.
 
   The order of clients is the same as in `client_scores.clients`. A client starts from its
-  stored personal model, or from the global model if it has none. It then trains on its
-  training examples, as in the round after `state`. Its top-1 accuracy on its held-out examples
-  is its score. Its trained model is then discarded. If `how.steps` is 0, clients do not train.
-  A client without training examples keeps its score from `before`.
+  stored personal model. If the client has no stored model, it starts from the global model. The
+  client then trains on its training examples, as in the round after `state`. Its score is its
+  top-1 accuracy on its held-out examples. The trained model is then discarded. If `how.steps`
+  is 0, clients do not train. A client without training examples keeps its score from `before`.
 
   Args:
     how: the number of steps, the trained part of the model, and the learning rate.

@@ -2,8 +2,8 @@
 
 On a terminal, a run shows a progress bar. Elsewhere, a run prints a line for each evaluation,
 with as many scores as fit the width. Bar and lines show the bytes that all clients have
-received and sent so far. They also show an estimate of the time left, as soon as this process
-has done ten rounds and one evaluation.
+received and sent so far. As soon as this process has done ten rounds and one evaluation, bar
+and lines also show an estimate of the time left.
 """
 
 import collections
@@ -36,7 +36,7 @@ class Schedule:
   rounds: int  # Number of rounds of the whole run.
   # Number of rounds between evaluations. The last round is always evaluated.
   eval_every: int
-  checkpoint_every: int  # The same for checkpoints.
+  checkpoint_every: int  # Rounds between checkpoints. The last round is always saved.
 
   def due(self, every: int, round_number: int) -> bool:
     """Whether an action with a period of `every` rounds is due after this round."""
@@ -97,7 +97,7 @@ class Progress:
     self._apart += taken
 
   def seconds_left(self) -> float | None:
-    """Returns an estimate of the run's remaining seconds; None if it is too early for one."""
+    """Returns an estimate of the run's remaining seconds; None if it is too early."""
     if self._here < _ROUNDS_FIRST:
       return None
     seconds = 0.0
@@ -110,7 +110,7 @@ class Progress:
     return seconds
 
   def round_done(self, row: Mapping[str, float], scores: Mapping[str, float] | None) -> None:
-    """Shows a finished round. `scores` come from its evaluation; None without evaluation."""
+    """Shows a finished round, with the `scores` of its evaluation, if it had an evaluation."""
     now = self._clock()
     self._recent['round'].append(now - self._since - self._apart)
     self._since, self._apart = now, 0.0

@@ -59,8 +59,8 @@ class RunDirectory:
   ):
     """Opens or creates the directory, and locks it against a second process.
 
-    It removes temporary files that a killed process left. For a new run, it writes
-    config.json. For a resumed run, `start_metrics` writes config.json after a checkpoint is
+    The constructor removes temporary files that a killed process left. For a new run, it
+    writes config.json. For a resumed run, `start_metrics` writes config.json after a checkpoint is
     loaded. `watched` are data files. If one of them changes, saving a checkpoint fails.
     `tracker` is one of `trackers.NAMES`.
     """
@@ -101,8 +101,8 @@ class RunDirectory:
   def start_metrics(self, rounds_done: int) -> list[dict[str, float]]:
     """Opens metrics.csv and the tracker, and removes the rows of rounds after `rounds_done`.
 
-    It writes config.json again, because the number of rounds, versions and paths may have
-    changed. Returns the remaining rows, beginning with round 0 (the initial model) if that
+    The method writes config.json again, because the number of rounds, versions and paths may
+    have changed. Returns the remaining rows, beginning with round 0 (the initial model) if that
     round was evaluated. A cell without a value is nan.
     """
     file, folder = self.path / run_files.METRICS, self.path / _TENSORBOARD

@@ -25,9 +25,9 @@ FITTED = ('clients_per_round', 'negatives')
 def check_config(path: str | os.PathLike, config: Mapping) -> None:
   """Raises InputError if a directory contains a run with other settings or other data.
 
-  `config` may have more rounds than the earlier run, except with --dp_epsilon. It must not
-  have fewer rounds. `config` has the key 'data' only after the data are loaded. Before that,
-  only the settings that do not depend on the data are compared.
+  `config` must not have fewer rounds than the earlier run. Except with --dp_epsilon, it may
+  have more rounds. `config` has the key 'data' only after the data are loaded. Before that,
+  the function compares only settings that do not depend on the data.
   """
   path = pathlib.Path(path)
   file = path / run_files.CONFIG

@@ -1,7 +1,8 @@
 """Starts training from the weights of another run, or of an exported model.
 
 For example, one run trains centrally on public data, and a second run continues on clients.
-The second run finds weights by their names, so it needs neither data nor code of the first.
+The second run finds weights by their names, so it needs neither data nor network of the first
+run.
 """
 
 import collections
@@ -24,15 +25,15 @@ _EXPORT, _CARD = 'model.npz', 'model.json'
 # For each prefix of names in model.npz: the possible prefixes of the same weights in a
 # checkpoint.
 _OF_EXPORT = {'encoder/': ('encoder/', 'tables/'), 'state/': ('encoder_state/',)}
-# The limit for the weights. They are constants of a computation, and TFF limits the message
-# with a computation to 2 GB.
+# The limit for the weights. The weights are constants of a computation, and TFF sends a
+# computation in a message of at most 2 GB.
 _MOST_BYTES = 2**30
 
 
 class Source(NamedTuple):
   """The weights of a run or an exported model."""
 
-  arrays: Mapping[str, np.ndarray]  # By name in a checkpoint, such as `encoder/dense/bias`.
+  arrays: Mapping[str, np.ndarray]  # By names in checkpoints, such as `encoder/dense/bias`.
   class_names: list[str] | None  # None: the classes have no names.
   num_classes: int
   preprocessing: Mapping[str, Any] = {}  # `preprocessing` of the run's description.
@@ -97,7 +98,7 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   for name, array in arrays.items():
     for prefix, parts in _OF_EXPORT.items():
       if name.startswith(prefix):
-        # An export does not say which weights are tables, so each gets both names.
+        # An export does not say which weights are tables, so each array gets both names.
         found |= {part + name.removeprefix(prefix): array for part in parts}
   return {**found, f'tables/{classifier.CLASS}': arrays['class_rows']}
 
@@ -105,7 +106,7 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def check_features(
   preprocessing: Mapping[str, Any], class_names: Sequence[str] | None, source: Source, path: str
 ) -> None:
-  """Raises InputError if the source's features mean something else than the data set's.
+  """Raises InputError if features have different meanings in the source and in the data set.
 
   Features of tabular data are named columns. Features of item histories are items, which
   are also the classes.
@@ -137,7 +138,7 @@ def started(
   """Returns (a model that starts from the source's weights, their checksum, a text about them).
 
   The model takes all encoder weights from the source. If `with_rows` is true, it also takes
-  the class rows of classes that both have. Raises `errors.InputError` if a weight is missing
+  the rows of classes that both have. Raises `errors.InputError` if a weight is missing
   or has another shape, or if the weights have more than 1 GiB.
   """
   taken = {}

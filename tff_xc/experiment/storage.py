@@ -21,7 +21,7 @@ class DamagedError(Exception):
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike) -> Iterator[None]:
-  """Raises InputError naming `path` if the block cannot write, for example to a full disk."""
+  """Raises InputError with `path` if the block cannot write, for example to a full disk."""
   try:
     yield
   except (OSError, tf.errors.OpError) as e:
@@ -57,7 +57,7 @@ def write_arrays(path: pathlib.Path, named: Mapping[str, np.ndarray], durable: b
 def read_arrays(
   path: pathlib.Path, wanted: Callable[[str], bool] = lambda name: True
 ) -> dict[str, np.ndarray]:
-  """Reads those arrays of a `write_arrays` file that have a name accepted by `wanted`.
+  """Reads a file of `write_arrays`. Returns the arrays with a name for which `wanted` is true.
 
   Raises DamagedError for a missing or damaged file. Raises `errors.InputError` if the file
   cannot be read for another reason, such as too little memory.

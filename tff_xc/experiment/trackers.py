@@ -3,8 +3,8 @@
 A tracker gets a run's settings, the rows of metrics.csv, and the run's pictures. This module
 imports the package of a tracker only if the user chose that tracker. MLflow writes to
 $MLFLOW_TRACKING_URI, by default to `mlruns` in the run's directory. Weights & Biases writes to
-`wandb` in the run's directory. It also sends the records to the server of `wandb login`,
-except with $WANDB_MODE=offline.
+`wandb` in the run's directory. Weights & Biases also sends the records to the server of
+`wandb login`, except with $WANDB_MODE=offline.
 
 tracker.json has the id of the tracked run and the last round that the tracker got. A resumed
 run continues the same tracked run, and sends no round twice.

@@ -340,7 +340,7 @@ def run(
   kept = targets_lib.BestRound(best.metric or next(iter(metrics), ''))
   held.best = kept.round(rows)
   if held.done:
-    held.save()  # The checkpoint exists; this only removes old files left by a killed run.
+    held.save()  # This only removes old files that a killed run left.
   # Show the metrics of `best` and `targets` first, because a line may not fit all metrics.
   deciding = [best.metric, *(target.metric for target in targets)]
   shown = sorted(metrics, key=lambda name: name not in deciding)
@@ -370,7 +370,7 @@ def run(
       row = {**row, **(measured or dict.fromkeys(metrics, math.nan))}
       directory.release(row, held.done + 1)
       rows.append(row)
-      # The next line finishes the round. After an earlier interrupt, the run repeats the round.
+      # The next line finishes the round. After an interrupt before it, the run repeats the round.
       held.take(output, row)
       if measured:
         held.best = kept.round(rows)
@@ -408,7 +408,7 @@ def run(
 class _Held:
   """The state of a run between rounds.
 
-  `lost` counts how many of the latest rounds in a row dropped every update.
+  `lost` is the number of consecutive rounds, up to the last round, that dropped every update.
   """
 
   def __init__(self, process, directory, client_states):
@@ -468,7 +468,7 @@ class _Held:
     done, clients = self.done + 1, self._clients
     if clients:
       kept = clients.write(output.metrics[examples_lib.NAME], done)
-      # Assign all values in one statement, so that an interrupt cannot separate them.
+      # Assign all values in one statement, so that an interrupt cannot change only some.
       self._state, self.done, clients.kept = output.state, done, kept
     else:
       self._state, self.done = output.state, done

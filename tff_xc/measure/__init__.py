@@ -1,1 +1,1 @@
-"""Measurements: scores of models, message sizes, leakage and privacy."""
+"""Measures scores of models, message sizes, leakage and privacy."""

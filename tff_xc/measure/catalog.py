@@ -24,7 +24,7 @@ class Metric(NamedTuple):
   heading: str  # The metric's name in tables and legends.
   meaning: str  # The metric's definition in one line.
   # The metric is computed from these parts of a data set or model: 'test', 'validation',
-  # 'retrieval', 'propensity', 'train', 'class rows', 'clients'. Empty for `ROUND`.
+  # 'retrieval', 'propensity', 'train', 'class rows', 'clients'. `ROUND` needs none.
   needs: tuple[str, ...] = ()
   # 'fraction', which is printed in percent and may be negative for 'mcc'; 'distance' between
   # unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients', 'batches', 'parameters',
@@ -163,7 +163,7 @@ client_top1_worst | client top-1 worst tenth | fraction | higher | clients
 client_top1_std | client top-1 std | fraction | lower | clients
     standard deviation of these clients' shares
 """
-# Metrics of the server steps of single algorithms.
+# Metrics that the server steps of some algorithms measure.
 _STEPS = """
 support_vectors | support vectors | rows | neither
     clients whose row of a class is a support vector, mean over classes
@@ -198,7 +198,8 @@ def _read(text: str) -> Mapping[str, Metric]:
 SCORES, ROUND, STEPS = map(_read, (_SCORES, _ROUND, _STEPS))
 OF_CLIENTS = tuple(_read(_CLIENTS))
 SCORES |= _read(_CLIENTS)
-# With this suffix, a score is measured on validation examples. It may select the best round.
+# A score with this suffix is measured on validation examples. A run may select its best round
+# by this score.
 VALIDATION = '_validation'
 for _name, _of_test in list(SCORES.items()):
   if _of_test.needs == ('test',) and _name + VALIDATION not in SCORES:

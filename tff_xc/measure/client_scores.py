@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # The values of the column `part` in the result of `clients`.
 TRAINED, UNSEEN = 'trained', 'unseen'
-# The largest number of groups of clients. `groups` divides only this many clients or more.
+# `groups` makes at most `_GROUPS` groups, and needs at least `_LEAST` clients.
 _GROUPS, _LEAST = 4, 8
 # NumPy's generator in `drawn` is seeded with [seed, this number].
 _DRAWN = 4

@@ -9,12 +9,13 @@ section 3) describes the messages.
   up:   the requested ids, the encoder's delta, the updated rows with their ids, and the
         client's weight, which is one float. With compression
         (`tff_xc.options.compression`), each row or tensor takes whole bytes, and the
-        client also sends its smallest and largest number. With distributed privacy,
-        clients send integers of whole bytes. Parts of an algorithm may add replies.
+        client also sends the smallest and largest number of each row or tensor. With
+        distributed privacy, clients send integers of whole bytes. Parts of an algorithm
+        may add replies.
 With `Bfloat16`, a number in weights, rows and deltas has 2 bytes in both directions. All other
 numbers have 4 bytes. If a client requests all rows of a table, neither message contains ids,
-because row c is at index c. The bytes do not include the round's seed, other scalars, and the
-sums for the metrics, which have about 50 bytes. A client with a dropped update counts like any
+because row c is at index c. The round's seed, other scalars, and the sums for the metrics do
+not count. These have about 50 bytes together. A client with a dropped update counts like any
 other client.
 `tests/round/test_crossing.py` compares these bytes with the values that a round passes to
 clients and aggregates.
@@ -56,7 +57,7 @@ class Messages:
   # Bytes that a client receives and sends in addition to rows of `tables`.
   down: int
   up: int
-  tables: Mapping[str, TableSizes]  # By name.
+  tables: Mapping[str, TableSizes]  # The sizes of each table's messages, by table name.
   # False for training without clients, which sends no messages.
   has_clients: bool = True
 
@@ -78,7 +79,7 @@ class Messages:
     }
 
   def saving(self, sent: float) -> float | None:
-    """Returns the saved fraction of the bytes that FullSoftmax sends in both directions.
+    """Returns the fraction of FullSoftmax's bytes, in both directions together, that is saved.
 
     Args:
       sent: the sum of the bytes that a client receives and sends in a round.

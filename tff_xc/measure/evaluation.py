@@ -46,8 +46,9 @@ _GROUP = 64
 class Evaluator:
   """Measures a model by the metrics of `catalog.SCORES`.
 
-  For test, validation and some training examples, it ranks all classes. A single label counts
-  as a set of one label. For each retrieval example, it ranks the other retrieval examples.
+  For each test or validation example, and for some training examples, the evaluator ranks all
+  classes. A single label counts as a set of one label. For each retrieval example, the evaluator
+  ranks the other retrieval examples.
   Metrics of class distances use the classes of training clients. Examples are read in blocks.
   Raises ValueError for a metric that does not exist or that the data do not allow.
   """
@@ -254,7 +255,7 @@ class Evaluator:
 
 
 def _many(blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-  """Joins blocks until they have `_RANKED_AT_ONCE` or more embeddings. The last may be smaller."""
+  """Joins blocks to blocks of `_RANKED_AT_ONCE` or more embeddings. The last may have fewer."""
   held = []
   for embedded in blocks:
     held.append(embedded)

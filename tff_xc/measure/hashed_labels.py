@@ -70,8 +70,8 @@ def centroid_error(
   """Returns the mean squared error of the centroid of `positives` examples (Theorem 1).
 
   Each of `draws` draws takes `positives` rows of x [N, D] with replacement. N is at least 2.
-  The error of a draw is the squared distance of its centroid from the centroid of x. It is
-  multiplied by N / (N - 1), because x itself is a sample.
+  The error of a draw is the squared distance of its centroid from the centroid of x. The mean
+  error is multiplied by N / (N - 1), because x itself is a sample.
   """
   size = x.shape[0]
   shares = random.multinomial(positives, np.full(size, 1 / size), draws)

@@ -1,7 +1,7 @@
 """Measures what a server can infer about a client from its requests and updates.
 
 The server knows the algorithm and its settings. It does not know the client's random numbers
-or anything else about the client. It computes posteriors by Bayes' rule.
+or anything else about the client. Posteriors follow from these assumptions by Bayes' rule.
 """
 
 from collections.abc import Callable

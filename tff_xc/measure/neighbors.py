@@ -1,6 +1,6 @@
 """Finds the nearest embeddings of a gallery, either exactly or fast with an approximate index.
 
-All distances are Euclidean distances between embeddings of length 1. They are in [0, 2].
+All distances are Euclidean distances between embeddings of length 1, and are in [0, 2].
 """
 
 import numpy as np
@@ -59,7 +59,7 @@ class Exact:
 
 
 class Hnsw:
-  """An HNSW graph of FAISS. It may miss some neighbors; `recall` measures how many it finds."""
+  """An HNSW graph of FAISS, which may miss neighbors. `recall` measures how many it finds."""
 
   def __init__(self, points: np.ndarray):
     self.points = points

@@ -1,7 +1,7 @@
 """Computes epsilon of a run's differential privacy, and the noise for a given epsilon.
 
 Google's library dp-accounting computes most of the numbers. Epsilon bounds what the run's
-model reveals about all data of one client. It does not cover what the client's requests
+model reveals about all data of one client. Epsilon does not cover what the client's requests
 reveal. Importing this module does not import TensorFlow.
 """
 

@@ -79,7 +79,7 @@ def confusion(predictions: np.ndarray, labels: np.ndarray, class_ids: np.ndarray
 def retrieval_scores(
   embeddings: np.ndarray, labels: np.ndarray, block: int = 2**21
 ) -> dict[str, float]:
-  """Returns map@10 and map@r of embeddings [e, d] with labels int [e].
+  """Returns map@10, map@r and retrieval_recall@k of embeddings [e, d] with labels int [e].
 
   Every example is a query, and all other examples are ranked by their distance from the query.
   Distances are Euclidean distances between embeddings of norm 1. If distances are equal, the

@@ -39,10 +39,10 @@ _FIRST_CLASSES = 1024
 # example, a matrix product computes all exact scores. The score of a single pair costs about
 # 32 times as much.
 _CROWDED_SHARE = 1 / 32
-# The most numbers of class rows to gather at once.
+# Gather class rows with at most this many numbers at once.
 _GATHERED = 2**21
-# `nearest_blocks` puts points into this many groups for each of the k neighbors, and into at
-# least 256 groups.
+# `nearest_blocks` divides points into `_GROUPS_PER_NEIGHBOUR` groups for each of the k neighbors,
+# and into at least `_LEAST_GROUPS` groups.
 _GROUPS_PER_NEIGHBOUR, _LEAST_GROUPS = 16, 256
 
 

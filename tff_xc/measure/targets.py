@@ -25,9 +25,12 @@ UNITS = ('rounds', 'batches', 'bytes')
 
 
 class Target(NamedTuple):
-  """A value that a metric should reach. A metric with lower better values must fall to it."""
+  """A value that a metric should reach.
 
-  metric: str  # Its name in `catalog.SCORES`.
+  If lower values of the metric are better, the metric should fall to this value.
+  """
+
+  metric: str  # The metric's name in `catalog.SCORES`.
   value: float  # A fraction, or a distance.
 
   @property
@@ -172,7 +175,7 @@ class BestRound(NamedTuple):
   """Selects the round with the best value of a score. If rounds tie, the first one is best."""
 
   metric: str = ''  # A name in `catalog.SCORES`; '': no round is selected.
-  # A run stops after this many evaluations without a better value; 0: it never stops early.
+  # A run stops after this many evaluations without a better value; 0: no early stop.
   stop_after: int = 0
 
   def stops(self, rows: Iterable[Mapping[str, float]]) -> bool:

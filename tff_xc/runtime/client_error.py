@@ -6,7 +6,7 @@ from tff_xc import errors
 
 
 class WorkersError(errors.InputError):
-  """A cluster's workers cannot continue a round; the server's state is intact."""
+  """The workers of a cluster cannot continue a round. The server's state is intact."""
 
 
 class ChangedError(errors.InputError):
@@ -14,11 +14,11 @@ class ChangedError(errors.InputError):
 
 
 class ClientError(RuntimeError):
-  """A client's computation failed; the message names the client and the reason.
+  """The computation of a client failed. The message names the client and the reason.
 
-  The index of the failed client in the cohort is `client_index`, or any index from
-  `client_index` to `last_index`. `cancelled` is true if another client's error stopped this
-  computation.
+  The failed client has an index from `client_index` to `last_index` in the cohort. Both are
+  equal if the failed client is known exactly. `cancelled` is true if another client's error
+  stopped this computation.
   """
 
   def __init__(
@@ -35,7 +35,7 @@ class ClientError(RuntimeError):
 
 
 def which(first, last) -> str:
-  """Returns a phrase for one client from `first` to `last`, which are indices or ids."""
+  """Returns a phrase such as 'client 3'. `first` and `last` are indices or ids of clients."""
   if first == last:
     return f'client {first!r}'
   return f'one of the clients {first!r} to {last!r}'

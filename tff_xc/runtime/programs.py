@@ -21,7 +21,7 @@ from tff_xc import errors
 class ProgramContext(tff.program.FederatedContext):
   """Runs a program's computations, each in a thread, on one of this package's runtimes.
 
-  Install it around the program, or with `tff.framework.set_default_context`:
+  Install this context around the program, or with `tff.framework.set_default_context`:
 
   with tff.framework.get_context_stack().install(ProgramContext(runtime)):
     asyncio.run(tff.learning.programs.train_model(...))
@@ -70,7 +70,7 @@ class ProgramContext(tff.program.FederatedContext):
 
 
 class _Reference(tff.program.MaterializableValueReference):
-  """One leaf of a result that is being computed."""
+  """A reference to one leaf of a result. The computation may still be running."""
 
   def __init__(self, task: asyncio.Task, place: int, kind: tff.Type):
     self._task, self._place, self._type = task, place, kind

@@ -1,4 +1,4 @@
-"""Makes one of the runtimes TFF's default context, with `install`.
+"""Installs one of several runtimes as TFF's default context.
 
 Importing this module does not import TensorFlow; `install` does.
 """
@@ -14,7 +14,7 @@ WORKER_TIMEOUT = 600
 
 
 def _create(name: str, client_threads: int, device: str) -> Any:
-  """Returns the context of a runtime in this process or on one machine."""
+  """Returns the context of a runtime that uses only this machine."""
   if name == 'worker':
     if device not in ('', 'cpu'):
       raise errors.InputError(
@@ -36,7 +36,7 @@ def _connect(
   from tff_xc.runtime.in_process import context as in_process
 
   in_process.new_clients(1, device)  # Check the device before workers start.
-  connection.disconnect()  # A process has one connection.
+  connection.disconnect()  # A process can have only one connection.
   connection.connect(address, without_token)
   workers = crew.RayCrew(client_threads)
   return context.ClusterContext(workers, timeout, device)
@@ -60,8 +60,8 @@ def install(
 
   Args:
     name: one of `names()`.
-    client_threads: the number of clients that run in parallel, in a cluster the number for
-      each worker. 0: the runtime chooses the number.
+    client_threads: the number of clients that run in parallel. In a cluster, this is the
+      number for each worker. 0: the runtime chooses the number.
     device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'. '': the GPUs that TensorFlow sees,
       or the CPU if TensorFlow sees no GPU.
     worker_timeout: a cluster gives up a busy worker if, for this many seconds, the worker
@@ -131,7 +131,7 @@ def offer_data(
 
 
 def referenced(values: Any, round_number: int) -> Any:
-  """Returns the values of a round's clients. Workers with a copy of the data read them there."""
+  """Returns clients' values in a form that lets workers read their copies of the data."""
   return _of_current('referenced', lambda values, _: values)(values, round_number)
 
 

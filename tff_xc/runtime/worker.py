@@ -6,7 +6,7 @@ this module owns its worker process, and the worker inherits no stream. The work
 the context is closed or garbage-collected, or when the interpreter exits. If this process is
 killed, the kernel ends the worker.
 
-Importing this module imports TFF (seconds).
+Importing this module imports TFF, which takes seconds.
 """
 
 import os
@@ -229,7 +229,7 @@ def create_context(
 
   Raises:
     errors.InputError: if the worker does not start in time.
-    RuntimeError: if called from a thread other than the main one.
+    RuntimeError: if the calling thread is not the main thread.
   """
   if threading.current_thread() is not threading.main_thread():
     raise RuntimeError('a worker context is created in the main thread only')

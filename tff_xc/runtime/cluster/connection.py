@@ -1,9 +1,9 @@
 """Connects a driver to the user's Ray cluster, or starts Ray on this machine.
 
-If the driver starts Ray, that Ray listens only on 127.0.0.1, and requires a token that nobody
-else knows. It ends together with the driver, even if the driver is killed (see `guard`). A
-cluster of the user must also require a token, except with --cluster_without_token. Ray reads
-its token, certificates and timeouts from its own environment variables.
+If the driver starts Ray, Ray listens only on 127.0.0.1, and requires a token that nobody else
+knows. Ray then ends together with the driver, even if the driver is killed (see `guard`). The
+user's cluster must also require a token, except with --cluster_without_token. Ray reads its
+token, certificates and timeouts from its own environment variables.
 """
 
 import atexit
@@ -185,7 +185,8 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
   values = {**usual, **values}
   before = {name: os.environ.get(name) for name in values}
   os.environ.update(values)
-  # Ray may have read its variables earlier, when it was imported or connected.
+  # Ray may have read its variables earlier, when it was imported or connected. Let Ray read
+  # them again.
   ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
   ray._raylet.Config.initialize('')
   try:
@@ -215,7 +216,7 @@ def _as_before() -> Iterator[None]:
     worker.print_to_stdstream = lambda *args, **more: None
     sys.excepthook = hook
     in_main = threading.current_thread() is threading.main_thread()
-    if in_main and handler is not None:  # Otherwise Python cannot set it.
+    if in_main and handler is not None:  # Python accepts only this case.
       signal.signal(signal.SIGTERM, handler)
 
 

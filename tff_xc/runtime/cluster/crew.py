@@ -12,7 +12,8 @@ from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection, dispatch, worker as worker_lib
 from tff_xc.runtime.in_process import phases
 
-# This variable may name a machine's copy of the data. Ray on that machine must inherit it.
+# If a machine has a copy of the data, this variable in Ray's environment on the machine is the
+# directory of the copy.
 DATA_VARIABLE = 'TFF_XC_WORKER_DATA_DIR'
 # The number of seconds between checks for new machines.
 _LOOK_SECONDS = 10.0
@@ -46,7 +47,7 @@ class RayCrew:
     self._count = 0
     self._looked = -_LOOK_SECONDS
     self._data = b''
-    self.workers()  # The workers start while the driver reads its data.
+    self.workers()  # Start workers now, while the driver reads its data.
     if len(self._actors) > phases.MOST_BLOCKS:
       print(
         f'at most {phases.MOST_BLOCKS} of {len(self._actors)} workers have something'
@@ -216,7 +217,7 @@ def _reason(error) -> str:
 
 
 class _Shared:
-  """A value in Ray's store, which each machine fetches once."""
+  """A value in Ray's object store. Each machine fetches the value once."""
 
   def __init__(self, ref):
     self._ref = ref
@@ -277,7 +278,7 @@ def describe_program() -> dict:
 
 
 def difference(here: dict, there: dict) -> str:
-  """Describes the first difference between the driver's program and a worker's program, or ''."""
+  """Describes the first difference between the programs of driver and worker; '' if none."""
   for name in {**here, **there}:
     if here.get(name) != there.get(name):
       return (

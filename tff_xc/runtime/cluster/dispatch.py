@@ -1,4 +1,4 @@
-"""Assigns a cohort's blocks to workers, and joins the results in order.
+"""Assigns a cohort's blocks of clients to workers, and adds up the results in order.
 
 If a worker is lost, other workers repeat its blocks, with the same results. The driver adds
 each block to the sums exactly once, in the order of the clients.
@@ -31,7 +31,7 @@ _MOST_LOST = 3
 # Names of what the driver measures in a computation with clients.
 MEASURED = (
   'workers',  # Workers that ran clients.
-  'workers_lost',  # Workers that ended, or were ended because they made no progress.
+  'workers_lost',  # Workers that ended, or that the driver ended without progress.
   # Bytes from the driver to workers. The server's values count once for each machine.
   # Programs do not count.
   'worker_bytes_down',
@@ -57,7 +57,7 @@ class Member:
   """A worker as the driver sees it."""
 
   info: Info
-  heard: float  # The `time.monotonic` of the worker's last progress.
+  heard: float  # Time of the worker's last progress, by `time.monotonic`.
   # The clients of each block that the worker is running, by ticket. A ticket identifies a
   # pending call (see `crew.RayCrew.call`).
   tickets: dict[Any, range] = dataclasses.field(default_factory=dict)
@@ -73,7 +73,7 @@ class Roster:
     self.ready: set[str] = set()  # Names of workers that can take a block now.
     # The `MEASURED` numbers of the last computation with clients.
     self.measured = dict.fromkeys(MEASURED, 0)
-    self.lock = threading.Lock()  # Held by the phase that uses the workers.
+    self.lock = threading.Lock()  # The phase that uses the workers holds this lock.
 
   def refresh(self) -> None:
     """Updates `ready`, and adds new workers to `members`."""
@@ -110,7 +110,7 @@ class Dispatch:
     self._num_clients = len(kept)
     # Blocks have the same size as in the in-process runtime, so that sums have the same order.
     size = phases_lib.block_size(self._num_clients)
-    self._folds = size < self._num_clients  # Otherwise the driver folds the results.
+    self._folds = size < self._num_clients  # If false, the driver folds the results.
     self._waiting = blocks(self._num_clients, size if self._folds else 1)
     self._lost = collections.Counter()
     self._sums = phases_lib.Sums(phase, server, self._home, self._num_clients)
@@ -122,7 +122,7 @@ class Dispatch:
     try:
       self._run()
     finally:
-      for member in self._roster.members.values():  # Forget calls that an error left.
+      for member in self._roster.members.values():  # Forget calls after an error.
         member.tickets.clear()
     size = messages.num_bytes(sent) * len(self._machines)
     self._measured['worker_bytes_down'] += size

@@ -3,9 +3,9 @@
   python guard.py FOLDER < PIPE
 
 The driver has the other end of the pipe. The pipe closes when the driver ends or is killed.
-Ray's main processes then end by themselves. Ray's agents would continue for a minute, so this
-program kills them. It recognizes Ray's processes by `VARIABLE` in their environment. It
-removes the folder last.
+Ray's main processes then end by themselves. Ray's agents would continue for a minute, so the
+guard kills these agents. The guard recognizes Ray's processes by `VARIABLE` in their
+environment. Finally, the guard removes the folder.
 """
 
 import contextlib

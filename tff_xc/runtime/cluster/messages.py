@@ -44,8 +44,8 @@ class Referenced(Sequence):
 class Block:
   """Consecutive clients of a cohort, for one phase of a program."""
 
-  round: int  # Identifies the invocation and phase.
-  program: int  # Identifies the program.
+  round: int  # A number that identifies the invocation and the phase.
+  program: int  # A number that identifies the program.
   proto: Any  # A shared object. Its method `get` returns the program's protocol buffer.
   phase: int  # The phase's number.
   first: int  # The first client's index in the cohort.
@@ -98,7 +98,7 @@ def arrays(value, type_spec: tff.Type) -> list[np.ndarray]:
 def unpack(
   found: Mapping[str, list[np.ndarray]], types: Mapping[str, tff.Type], borrowed: bool = False
 ) -> dict[str, Any]:
-  """Converts the result of `pack` back to values. It leaves out names without a type.
+  """Converts the result of `pack` back to values, without names that have no type.
 
   With `borrowed`, values share the memory of read-only arrays, which avoids a copy. The caller
   must then only read the values, and never donate them (`updates.donate`).

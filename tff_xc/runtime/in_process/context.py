@@ -144,7 +144,7 @@ def visible_devices(wanted: str = '') -> list[str]:
   found = [d.name for kind in ('CPU', 'GPU') for d in tf.config.list_logical_devices(kind)]
   if not wanted:
     return [name for name in found if 'GPU' in name] or ['']
-  known = {name: name.removeprefix('/device:').lower() for name in found}  # 'cpu:0'
+  known = {name: name.removeprefix('/device:').lower() for name in found}  # Such as 'cpu:0'.
   chosen = []
   for each in wanted.lower().split(','):
     matching = [n for n, short in known.items() if each in (short, short.partition(':')[0])]
@@ -188,7 +188,7 @@ def new_clients(client_threads: int, device: str) -> Callable[[int], execution.C
 def _share_gpus() -> None:
   """Lets TensorFlow allocate GPU memory on demand, so that runs can share a GPU."""
   for gpu in tf.config.list_physical_devices('GPU'):
-    with contextlib.suppress(RuntimeError):  # TensorFlow already uses the GPU.
+    with contextlib.suppress(RuntimeError):  # Raised if TensorFlow uses the GPU.
       tf.config.experimental.set_memory_growth(gpu, True)
 
 

@@ -1,4 +1,7 @@
-"""Runs a program. Clients run in parallel, and their results are folded in the clients' order."""
+"""Runs a program, with several clients in parallel.
+
+The clients' results are added to accumulators (folded) in the order of the clients.
+"""
 
 import collections
 import concurrent.futures
@@ -63,7 +66,7 @@ class Clients:
     self._devices = devices
     self._threads = threads
     self._number = number
-    self._free = {}  # Queues of unused places, by whether graphs are stateful.
+    self._free = {}  # Queues of unused places, for stateless and for stateful graphs.
     for stateful in (False, True):
       self._free[stateful] = queue.SimpleQueue()
       for place in self.places(stateful):

@@ -77,7 +77,7 @@ class _Import:
     self._pruned = {}
 
   def __call__(self, held: list) -> list:
-    """Returns the leaves of the result for the leaves of the argument."""
+    """Calls the graph with the leaves of an argument. Returns the leaves of the result."""
     whole = frozenset(i for i, leaf in enumerate(held) if self._is_batch(i, leaf))
     with tf.init_scope():
       if whole not in self._pruned:

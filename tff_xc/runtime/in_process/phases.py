@@ -51,7 +51,7 @@ class Phase:
     self.folds = {size: self._fold(size) for size in (1, GROUP)}
 
   def _inputs(self, reads, of_clients: bool) -> graph_call.Types:
-    """Returns the type of each name in `reads`, which name the parameter or steps."""
+    """Returns the types of the parameter and of steps' values, for the names in `reads`."""
     inputs, parameter = {}, self._program.parameter
     if parameter in reads:
       inputs[parameter] = seen_by(of_clients, self._program.parameter_type)
@@ -69,7 +69,7 @@ class Phase:
     return step.phase - 1 if step.fold else step.phase
 
   def _reads(self, step) -> frozenset[str]:
-    """Returns the names that a step reads. See `_of_zero` for an initial accumulator."""
+    """Returns the names that a step reads, including those of `_of_zero` for an aggregation."""
     if not step.fold:
       return step.reads
     return step.fold.value_reads | (self._of_zero([step])[0])
@@ -153,7 +153,7 @@ class Phase:
     return graph_call.GraphCall(inputs, outputs, body)
 
   def fold(self, totals: dict, group: list[dict], place: imported.Place) -> dict:
-    """Returns the accumulators after the clients of `group`, in their order."""
+    """Adds the results of the clients in `group` to `totals`, in order; returns the sums."""
     group = list(group)
     while group:
       size = GROUP if len(group) >= GROUP else 1

@@ -4,8 +4,8 @@ TFF transforms a federated computation to a flat list of bindings (call-dominant
 binding is placed at the server or at the clients. An aggregation takes values of the clients
 in one phase, and its result is available at the server in the next phase. A phase therefore
 runs first all server steps that can run, and then, for each client, all client steps that can
-run. The values of a client are aggregated (folded) as soon as the client has finished. Then
-they are dropped, unless a later phase reads them.
+run. When a client has finished, its values are added to the accumulators (folded). Values
+that no later phase reads are then dropped.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
   """Returns the slices for `keys`, stacked in the order of the keys.
 
   One vectorized call of `function` computes all slices. For a row lookup, this call is a single
-  gather. If TensorFlow cannot vectorize `function`, it runs once for each key.
+  gather. If TensorFlow cannot vectorize `function`, `function` runs once for each key.
   """
   try:
     return tf.vectorized_map(function, keys, fallback_to_while_loop=False)
@@ -46,8 +46,8 @@ def _for_each(function: Callable, keys: tf.Tensor, element: tff.Type):
 def _remove_sources() -> None:
   """Removes the files that AutoGraph writes during vectorization.
 
-  TensorFlow has already imported these files. It would remove them only at the exit of the
-  process, so a killed process would leave them behind.
+  TensorFlow has already imported these files. TensorFlow would remove the files only at the
+  exit of the process, so a killed process would leave the files behind.
   """
   for name, module in list(sys.modules.items()):
     if name.startswith('__autograph_generated_file'):
@@ -150,7 +150,7 @@ class Program:
     return [Step(name, type_spec, at_clients, phase, reads, build(block))]
 
   def _compile_select(self, name, type_spec, block) -> list[Step]:
-    """Returns three steps: the server's value to select from, a client's keys, and its slices."""
+    """Returns three steps, for the server's value, a client's keys, and the client's slices."""
     keys, max_key, server_value, function = _parts(block.argument)
 
     def step(what, block, kind, at_clients):

@@ -4,8 +4,8 @@ A TFF computation changes a few rows of a class table by
 `tf.tensor_scatter_nd_update(table, ids, rows)`, which creates a new table. This runtime
 represents the result as a `RowUpdate`, until the new table is needed. If the caller has
 donated the old table (`donate`), and if no other reference to its memory exists, the runtime
-then writes the rows into the old table. Otherwise it first copies the table. Both ways give
-the same result.
+then writes the rows into the old table. Otherwise the runtime first copies the table. Both
+ways give the same result.
 """
 
 import itertools
@@ -30,7 +30,7 @@ class RowUpdate(NamedTuple):
 
 
 class GivenUp:
-  """Holds a donated tensor for the computation that may write into it.
+  """Holds a donated tensor for the computation that may write into this tensor.
 
   The tensor can be read until a computation has consumed it. If a computation fails, its
   argument therefore stays usable.
@@ -82,7 +82,7 @@ class InPlace:
     """Returns the tensor of `given_up` with `rows` at `ids`.
 
     If another reference to the tensor's memory exists, the call first copies the tensor.
-    Otherwise it only writes the rows.
+    Otherwise the call only writes the rows.
     """
     tensor = given_up.read()
     key = (tensor.dtype, tuple(tensor.shape), tensor.backing_device)
@@ -100,11 +100,11 @@ class InPlace:
 def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
   """Returns (put: tensor -> None, update: (ids, rows) -> new tensor).
 
-  `put` moves the tensor into a staging area of TensorFlow, and `update` moves the tensor out
-  of it. If the tensor were an argument of the graph call, it would have a second reference,
-  and TensorFlow would not write into it. `update` first assigns an empty slice. This op
-  forwards the tensor's buffer if no other reference to the buffer exists, and otherwise copies
-  the buffer. So `update` can safely write into the result.
+  `put` moves the tensor into a staging area of TensorFlow, and `update` takes the tensor out
+  of this area. As an argument of the graph call, the tensor would have a second reference, and
+  TensorFlow would not write into the tensor. `update` first assigns an empty slice to the
+  tensor. This assignment forwards the tensor's buffer if no other reference to the buffer
+  exists. Otherwise it copies the buffer. So `update` can safely write into the result.
   """
   name = f'tff_xc_rows_{next(_stages)}'
   dtype, shape, device = tensor.dtype, tensor.shape, tensor.backing_device

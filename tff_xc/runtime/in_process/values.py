@@ -71,7 +71,7 @@ def members(type_spec: tff.StructType) -> list[tff.Type]:
 
 
 def names(type_spec: tff.StructType) -> list[str | None]:
-  """Returns the names of a structure's parts, None for a part without name."""
+  """Returns the names of a structure's parts, with None for a part without name."""
   return [name for name, _ in tff.structure.iter_elements(type_spec)]
 
 
@@ -214,7 +214,7 @@ def as_dataset(sequence) -> tf.data.Dataset:
 
 
 def as_tensor(leaf):
-  """Converts a leaf for graph calls: a sequence becomes a variant."""
+  """Converts a leaf for graph calls: a sequence becomes a variant tensor."""
   if isinstance(leaf, tf.data.Dataset | Slices):
     return tf.data.experimental.to_variant(as_dataset(leaf))
   return leaf
@@ -233,7 +233,7 @@ def flatten(value, type_spec: tff.Type) -> list:
 
 
 def unflatten(flat: Sequence, type_spec: tff.Type):
-  """Inverts `flatten`."""
+  """Converts the result of `flatten` back to a value."""
   return _build(iter(flat), type_spec)
 
 
