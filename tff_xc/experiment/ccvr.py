@@ -5,8 +5,8 @@ Federated Learning with Non-IID Data", NeurIPS 2021, arXiv:2106.05001. A client 
 examples with the final encoder. For each of its classes, the client sends the number of
 examples, and the mean and covariance of these examples' embeddings. From the messages, the
 server computes the mean and covariance of all examples of each class. The server draws virtual
-features from normal distributions with these means and covariances. Then it trains only the
-class rows, on the virtual features.
+features from normal distributions with these means and covariances. Then the server trains
+only the class rows, on the virtual features.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """Saves and loads the newest checkpoints of a run. Saving is atomic; loading deletes nothing.
 
-A checkpoint is a file `checkpoints/round_N.npz`. It has the tensors of the round's state in
+A checkpoint is a file `checkpoints/round_N.npz`. The file has the tensors of the round's state in
 order. The name of a tensor is its path in the state, such as `weights/tables/class`. Some rows
 of a state may lack pending updates, such as FedSS's momentum. The file then also has the array
 with these updates applied, such as `model/tables/class`. This module does not use the
@@ -97,8 +97,8 @@ def load_newest(
   Args:
     run_dir: the run's directory.
     like: a state of the same run.
-    problem: a function that gets the additional arrays of a checkpoint. It returns a text
-      about files that belong to the checkpoint and are damaged, or ''.
+    problem: a function that gets the additional arrays of a checkpoint, and returns a text
+      about damaged files of the checkpoint, or ''.
     moves_damaged: whether to move damaged checkpoints to `checkpoints/damaged`.
     only: load only the checkpoint of this round. None: try all checkpoints, newest first.
   """

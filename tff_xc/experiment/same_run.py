@@ -115,7 +115,7 @@ def _settings(config: Mapping) -> dict[str, Any]:
 
 
 def differences(found: Mapping, wanted: Mapping) -> str:
-  """Returns a text such as 'examples was 60 and is 80'; empty if both are equal."""
+  """Returns a text such as 'examples was 60 and is 80'; empty if the two are equal."""
   return ', '.join(
     wording.shown(f'{name} was {found.get(name)} and is {wanted.get(name)}')
     for name in {**wanted, **found}

@@ -137,9 +137,9 @@ def started(
 ) -> tuple[classifier.EmbeddingClassifier, str, str]:
   """Returns (a model that starts from the source's weights, their checksum, a text about them).
 
-  The model takes all encoder weights from the source. If `with_rows` is true, it also takes
-  the rows of classes that both have. Raises `errors.InputError` if a weight is missing
-  or has another shape, or if the weights have more than 1 GiB.
+  The model takes all encoder weights from the source. If `with_rows` is true, the model also
+  takes the rows of those classes that the source has. Raises `errors.InputError` if a weight
+  is missing or has another shape, or if the weights have more than 1 GiB.
   """
   taken = {}
   for name, spec in storage.named(model.weight_specs()):

@@ -14,9 +14,9 @@ section 3) describes the messages.
         may add replies.
 With `Bfloat16`, a number in weights, rows and deltas has 2 bytes in both directions. All other
 numbers have 4 bytes. If a client requests all rows of a table, neither message contains ids,
-because row c is at index c. The round's seed, other scalars, and the sums for the metrics do
-not count. These have about 50 bytes together. A client with a dropped update counts like any
-other client.
+because row c is at index c. The round's seed, other scalars, and the sums for the metrics
+(together about 50 bytes) do not count. A client with a dropped update counts like any other
+client.
 `tests/round/test_crossing.py` compares these bytes with the values that a round passes to
 clients and aggregates.
 """
@@ -79,7 +79,7 @@ class Messages:
     }
 
   def saving(self, sent: float) -> float | None:
-    """Returns the fraction of FullSoftmax's bytes, in both directions together, that is saved.
+    """Returns which fraction of FullSoftmax's bytes, in both directions together, is saved.
 
     Args:
       sent: the sum of the bytes that a client receives and sends in a round.
@@ -169,7 +169,7 @@ def own_rows(
 ) -> dict[str, OwnRows]:
   """Returns for each table the number of rows that each client's examples need in a round.
 
-  A client needs the class rows of all its examples. It needs the feature rows of only `drawn`
+  A client needs the class rows of all its examples. The client needs the features of only `drawn`
   of its examples (0: all of them). Features are counted for about 1,000 clients, each with one
   random draw of examples. If features are `tied` to class rows, one table has both.
   """

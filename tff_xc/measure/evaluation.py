@@ -233,7 +233,7 @@ class Evaluator:
     return lambda embeddings, k: search.top_k(embeddings, rows, k, bias)
 
   def _embedding_of_sparse(self, weights):
-    """Returns a function that embeds sparse examples. It is traced once for all batch sizes."""
+    """Returns a function that embeds sparse examples, traced once for all batch sizes."""
     if self._embed_sparse is None:
       specs = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), weights)
       self._embed_sparse = tf.function(

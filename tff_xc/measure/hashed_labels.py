@@ -18,7 +18,7 @@ from tff_xc.data import hashing
 def expected_positives(label_counts: np.ndarray, num_buckets: int) -> np.ndarray:
   """Returns float64 [n], the expected number of positive examples in each label's bucket.
 
-  The bucket has all examples of its label. It has the examples of another label with
+  The bucket has all examples of its label. The bucket has the examples of another label with
   probability 1 / B. An example with two labels in one bucket counts twice.
   """
   counts = np.asarray(label_counts, np.float64)
@@ -53,8 +53,8 @@ def drawn_positives(
 ) -> np.ndarray:
   """Returns float64 [draws], mean numbers of positive examples under `draws` hash functions.
 
-  Entry s uses the hash table with seed s. It is the mean number of positive examples in the
-  buckets of the `chosen` labels, bool [n]. An example with two labels in one bucket counts
+  Entry s is for the hash table with seed s. The entry is the mean number of positive examples
+  in the buckets of the `chosen` labels, bool [n]. An example with two labels in one bucket counts
   twice.
   """
   weights = np.asarray(chosen, np.float64) / np.sum(chosen)
@@ -147,8 +147,8 @@ def divergences(counts: np.ndarray, smoothing: float = 1.0) -> np.ndarray:
   Entry (i, j) is the divergence of client i's label distribution from client j's label
   distribution, computed from `counts` [K, n]. Merging labels into buckets never increases a
   divergence (Theorem 2). A divergence may be infinite if client j lacks a label. To avoid
-  infinite values, the function adds `smoothing` to the counts of each client. This number is
-  distributed over the labels like the counts of all clients together.
+  infinite values, the function adds `smoothing` to the counts of each client, distributed over
+  the labels like the counts of all clients together.
   """
   counts = np.asarray(counts, np.float64)
   everything = counts.sum(axis=0)

@@ -1,7 +1,8 @@
 """Measures what a server can infer about a client from its requests and updates.
 
-The server knows the algorithm and its settings. It does not know the client's random numbers
-or anything else about the client. Posteriors follow from these assumptions by Bayes' rule.
+The server knows the algorithm, its settings, and what the client sends. The server knows
+nothing else about the client, and does not know the client's random numbers. Posteriors follow
+from these assumptions by Bayes' rule.
 """
 
 from collections.abc import Callable

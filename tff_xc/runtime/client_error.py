@@ -16,9 +16,9 @@ class ChangedError(errors.InputError):
 class ClientError(RuntimeError):
   """The computation of a client failed. The message names the client and the reason.
 
-  The failed client has an index from `client_index` to `last_index` in the cohort. Both are
-  equal if the failed client is known exactly. `cancelled` is true if another client's error
-  stopped this computation.
+  The failed client has an index from `client_index` to `last_index` in the cohort. The
+  two indices are equal if the failed client is known exactly. `cancelled` is true if another
+  client's error stopped this computation.
   """
 
   def __init__(

@@ -1,7 +1,7 @@
 """Runs computations in TFF's own worker, and ends the worker together with this process.
 
-TFF's default context starts the same `worker_binary`. It leaves the worker running after the
-interpreter has exited, and the worker keeps an inherited terminal or pipe open. A context of
+TFF's default context starts the same `worker_binary`, but leaves the worker running after the
+interpreter has exited. The worker then keeps an inherited terminal or pipe open. A context of
 this module owns its worker process, and the worker inherits no stream. The worker ends when
 the context is closed or garbage-collected, or when the interpreter exits. If this process is
 killed, the kernel ends the worker.

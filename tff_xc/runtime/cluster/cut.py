@@ -21,9 +21,9 @@ class CutPhase(phases.Phase):
   """The graph calls of a phase that splits each client's steps in two halves.
 
   Attributes:
-    keys: the first half. It computes a client's keys for each `federated_select`, by name.
+    keys: the first half, which computes a client's keys for each `federated_select`, by name.
     rows: computes on the server the rows (slices) for any number of keys.
-    client: the second half. It gets the rows for several clients' keys (`rows_of`), and the
+    client: the second half, which gets the rows for several clients' keys (`rows_of`), and the
       indices of the client's own keys among these keys (`places_of`).
     server_inputs: the types of the server's values that the calls read.
     kept_inputs: the types of a client's values from earlier phases that the calls read.

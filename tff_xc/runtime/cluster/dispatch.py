@@ -257,7 +257,7 @@ class Dispatch:
     return messages.pack(rows, self._phase.rows.outputs)
 
   def _join(self) -> None:
-    """Adds those finished blocks to the sums that are next in the order of the clients."""
+    """Adds finished blocks to the sums in the clients' order, up to the first unfinished block."""
     while self._joined in self._done:
       clients, found = self._done.pop(self._joined)
       types = self._phase.client.outputs

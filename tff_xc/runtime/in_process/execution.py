@@ -244,7 +244,7 @@ def run(
   """Runs a program, and returns its values by name. A value at clients is a list.
 
   `run_clients` takes (phase, following phase or None, the server's values, each client's
-  kept values). It updates the kept values, and returns the accumulators of the phase.
+  kept values). The function updates the kept values and returns the phase's accumulators.
   """
   server = {program.parameter: server_argument}
   kept = [{} for _ in range(num_clients)]

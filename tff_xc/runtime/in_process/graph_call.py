@@ -105,8 +105,8 @@ class GraphCall:
 def _call(concrete, name: str, *flat) -> list[tf.Tensor]:
   """Calls a concrete function that has outputs.
 
-  It executes the function by name. A call of the function object would take twice as long for
-  a small graph.
+  This executes the function by its name, because a call of the function object would take
+  twice as long for a small graph.
   """
   current = context.context()
   options = current.function_call_options.as_attrs()

@@ -83,7 +83,7 @@ def _device_of(op: str, device: str) -> str:
 def _call_long_bodies(graph_def) -> None:
   """Turns the body of each long loop into a call of a function.
 
-  Otherwise TensorFlow inlines the body into the surrounding graph. This has two drawbacks.
+  Otherwise TensorFlow inlines the body into the surrounding graph. Inlining has two drawbacks.
   First, a loop of inlined ops cannot be stopped. With a call in the loop, TensorFlow stops the
   loop after the caller has been cancelled. Second, an inlined loop makes a cycle in the graph.
   TensorFlow's oneDNN pass then visits a MaxPoolGrad before or after its MaxPool by chance. If

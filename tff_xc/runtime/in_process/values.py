@@ -192,7 +192,7 @@ def leaf_specs(type_spec: tff.Type) -> list[tf.TensorSpec]:
 
 
 class Slices:
-  """A sequence whose elements are stacked in tensors."""
+  """A sequence with all its elements stacked in tensors."""
 
   def __init__(self, stacked, element: tff.Type, size: int):
     self._stacked = to_element(stacked, element)
