@@ -459,10 +459,10 @@ def with_steps(made: algorithm_lib.Algorithm, *steps) -> algorithm_lib.Algorithm
 _ARGUMENTS = {
   'model': 'the embedding classifier.',
   'max_positives': "the largest number of class rows that a client's labels"
-  ' name; needed where clients request rows.',
+  ' name; needed if clients select rows.',
   'num_clients': 'the number of clients in the data set.',
-  'class_probabilities': "FedIR's p up to a factor, [n]; clients' examples then have"
-  " importance weights, unless calibration='prior' needs it.",
+  'class_probabilities': '[n], the class distribution p, up to a factor. FedIR weights examples'
+  " by p. With calibration='prior', p is the prior of the classes.",
   'seed': 'the seed of all random draws.',
   'table_optimizer': "the server's optimizer of class rows, in place of the one"
   ' that the server_* arguments describe.',

@@ -135,7 +135,8 @@ class MOON(FedAvg):
     "MOON as TurboSVM-FL's published code runs it with one local epoch: no"
     ' contrastive term, no shuffling',
   )
-  # The published code always trains one epoch in the stored order.
+  # With `moon_published`, clients train one epoch in the stored order, and these fields do not
+  # apply.
   local_steps: int = hp.again(FedAvg, 'local_steps', **_UNLESS_PUBLISHED)
   local_epochs: int = hp.again(FedAvg, 'local_epochs', **_UNLESS_PUBLISHED)
   shuffle: bool = hp.again(FedAvg, 'shuffle', **_UNLESS_PUBLISHED)

@@ -105,7 +105,7 @@ class Baseline2(Positive):
 
 @hp.declared
 class Baseline1(Positive):
-  """FedAwS's Baseline-1: without spreadout, all class rows collapse to one."""
+  """FedAwS's Baseline-1, without spreadout. All class rows collapse to one."""
 
   name = 'fedaws_baseline1'
   answers = Baseline2.answers._replace(
@@ -147,8 +147,8 @@ def _warned(spread, flags: str, or_k: str, num_rows: int) -> list[str]:
 class FedAwS(Baseline1):
   """Clients train on positive labels only; the server pushes class rows apart.
 
-  With a spreadout weight of 0 this is Baseline-1. The step size lambda eta must be
-  below 1 / (2 k) (see `tff_xc.algorithms.spreadout`).
+  With a spreadout weight of 0, FedAwS is Baseline-1. The step size lambda eta must be below 1 / (2
+  k) (see `tff_xc.algorithms.spreadout`).
   """
 
   name = 'fedaws'

@@ -305,8 +305,8 @@ def fit(
     steps: the largest number of steps of a machine, scikit-learn's max_iter.
   """
   shift = tf.zeros_like(points[0, 0])
-  # Distances are more exact if points are short. Machines with a linear or radial kernel do not
-  # change if all points move by the same vector.
+  # Subtract the mean, because distances are more exact if points are short. Machines with a linear
+  # or radial kernel do not change if all points move by the same vector.
   if kernel.kind in (svm_kernel.LINEAR, 'rbf'):
     shift = tf.reduce_mean(points, axis=[0, 1])
     points -= shift
@@ -376,7 +376,10 @@ def pair_count(num_classes: tf.Tensor) -> tf.Tensor:
 
 
 def _with_used(supports, classes, coefficients):
-  """Returns `supports` int32 [n, M] with 1 for the support vectors of a tile [k, k, 2 M]."""
+  """Returns `supports` int32 [n, M] with 1 also for the support vectors of a tile.
+
+  `coefficients` [k, k, 2 M] are the tile's coefficients.
+  """
   used = tf.cast(tf.not_equal(coefficients, 0.0), tf.int32)
   for axis, (of, half) in enumerate(zip(classes, tf.split(used, 2, axis=-1), strict=True)):
     # Each class of the rows forms a pair with every class of the columns.
@@ -457,8 +460,8 @@ def _along_normals(rows, points, coefficients, kernel):
 class Bound:
   """C of the machines in round t = 0, 1, ...
 
-  C is `largest` times a factor: (T - t) / T if 'decreasing', as published; (t + 1) / T if
-  'increasing'; 1 if 'constant'. T is `rounds`, and C stays the same after round T - 1.
+  C is `largest` times a factor. The factor is (T - t) / T for 'decreasing' (as published), (t + 1)
+  / T for 'increasing', and 1 for 'constant'. T is `rounds`. After round T - 1, C stays the same.
   """
 
   largest: float = 1.0

@@ -50,7 +50,7 @@ class Kernel:
 
 
 def _forms(points, kernel, dtype=tf.float64):
-  """Returns the points in the two forms that `_half_squares` takes as first and second."""
+  """Returns the points in two forms, the first and the second argument of `_half_squares`."""
   # Differences of products lose digits. In float64, equal points still have distance 0.
   points = tf.cast(points, dtype)
   if kernel.kind != LINEAR:
@@ -64,7 +64,10 @@ def _forms(points, kernel, dtype=tf.float64):
 
 
 def _half_squares(a, b, kernel):
-  """Returns float32 [..., p, q], half the squared feature-space distances of `_forms`."""
+  """Returns float32 [..., p, q], half the squared feature-space distances between points.
+
+  `a` and `b` are results of `_forms`.
+  """
   apart = tf.matmul(a, b, transpose_b=True)
   if kernel.kind != LINEAR:
     norms = tf.reduce_sum(a * a, -1, keepdims=True)
@@ -92,7 +95,7 @@ def at_once(
   """Returns the function `distances` for a tile of `classes`, each int32 [k].
 
   A pair is given by its row and column in the tile. All distances between classes are computed
-  here. `distances` only looks them up, and looks up rows of `within`.
+  here. `distances` looks up rows of these distances and of `within`.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   (from_first, _), (_, to_second) = (_forms(tf.gather(points, c), kernel) for c in classes)
@@ -125,11 +128,11 @@ def at_once(
 def on_demand(
   points: tf.Tensor, classes: tuple[tf.Tensor, tf.Tensor], kernel: Kernel, dtype: tf.DType
 ) -> Callable:
-  """Returns a function like that of `at_once`, which computes distances when it is called.
+  """Returns the function `distances`, which computes distances when it is called.
 
   The pairs are all pairs of the tile, in order. The function computes in `dtype`. For a linear
-  kernel, it subtracts the class mean from the points before it multiplies them, because the
-  clients' rows of a class are near each other.
+  kernel, the function subtracts the class mean from the points before it multiplies them, because
+  the clients' rows of a class are near each other.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   both = [tf.cast(tf.gather(points, c), dtype) for c in classes]

@@ -1,8 +1,8 @@
 """TurboSVM-FL: support vector machines over the clients' class rows.
 
-Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning
-through SVM Aggregation for Lazy Clients", AAAI 2024, arXiv:2401.12012. The server's step
-on class rows is `svm.SupportVectors`; the encoder is averaged as in FedAvg.
+Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning through SVM Aggregation
+for Lazy Clients", AAAI 2024, arXiv:2401.12012. `svm.SupportVectors` is the server's step on class
+rows. The encoder is averaged as in FedAvg.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class TurboSVM(fedavg.FedAvg):
 def subset_size(subset: float, num_classes: int | None) -> int | None:
   """Returns the number of classes in a subset, or None if it is not known.
 
-  A `subset` up to 1 is a fraction of n, rounded down to at least 2 classes; above 1 it is
-  the number of classes.
+  A `subset` up to 1 is a fraction of n. It is rounded down, but to at least 2 classes. A larger
+  `subset` is the number of classes.
   """
   if subset <= 1:
     if num_classes is None:

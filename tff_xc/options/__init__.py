@@ -1,1 +1,4 @@
-"""Options of rounds, one module each, with flags as fields. `conflicts` lists exclusions."""
+"""Options of rounds. Each module defines one option, whose fields are flags.
+
+`conflicts` lists the options that exclude each other.
+"""

@@ -23,12 +23,12 @@ from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
 
 FLIP_LABELS, SCALE, FLIP_SIGNS = KINDS = ('flip_labels', 'scale', 'flip_signs')
-# Separates the draw of the attackers from other draws by the run's seed.
+# The stream of random numbers that draws the attackers from the run's seed.
 _OF_ATTACK = 0x61747461
 
 
 class Attackers(NamedTuple):
-  """The clients that attack in a run. A client attacks if its draw is at most a threshold."""
+  """The clients that attack in a run: those whose random number is at most `threshold`."""
 
   pair: tuple[int, int]  # The run's seed.
   num_clients: int  # N. If a round draws client i twice, the second id is i + N.
@@ -88,10 +88,10 @@ class Attack(option.Option):
     return factors[self.attack]
 
   def drawn(self, pair: Sequence[int]) -> Attack:
-    """Returns the attack after a run's seed, int32 [2], has drawn the attackers.
+    """Draws the attackers by a run's seed, int32 [2]. Returns the attack with `attackers`.
 
-    A client's draw depends only on the seed and the client id. With a larger --attack_fraction, the
-    same clients and additional ones attack.
+    A client's random number depends only on the seed and the client id. With a larger
+    --attack_fraction, the same clients and additional ones attack.
     """
     count = max(1, round(self.attack_fraction * self.num_clients))
     draws = _draws(pair, tf.range(self.num_clients, dtype=tf.int64)).numpy()

@@ -36,9 +36,9 @@ RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
 KINDS = ('none', RESTRICTED, COUNTS, PRIOR)
 # Keeps the logarithm of a class without training examples finite.
 _TINY = 1e-12
-# If a logit is lowered by more than this, its exponential is 0 in float32.
+# If a logit is lowered by more than this number, its exponential is 0 in float32.
 _NOTHING_LEFT = 80.0
-# If a logit is lowered by more than this, the softmax nearly leaves its class out.
+# If a logit is lowered by more than this number, the softmax nearly leaves its class out.
 _MUCH = 20.0
 
 
@@ -93,7 +93,7 @@ class Calibration(option.Option):
 
   @property
   def of_absent(self) -> float:
-    """The number that 'counts' subtracts from the logit of a class the client lacks."""
+    """The number that 'counts' subtracts from the logit of a class that a client lacks."""
     return self.calibration_tau * self.calibration_absent**-0.25
 
   @property
@@ -102,7 +102,10 @@ class Calibration(option.Option):
     return self.calibration == COUNTS and self.of_absent > _MUCH
 
   def __call__(self, logits: tf.Tensor, held: Any) -> tf.Tensor:
-    """Returns calibrated logits float32 [B, N]; `held` are their `request.SelectedRows`."""
+    """Returns calibrated logits float32 [B, N].
+
+    `held` are the `request.SelectedRows` of the N class rows.
+    """
     if self.calibration == RESTRICTED:
       return logits * tf.where(held.counts > 0, 1.0, self.calibration_alpha)
     if self.calibration == COUNTS:

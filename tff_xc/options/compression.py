@@ -30,13 +30,14 @@ from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
 
 _RANGE_BYTES = 8  # Two floats, the smallest and the largest number.
-# The argument `part` of `randomness.noise_seed`; no part of the model has this number.
+# The argument `part` of `randomness.noise_seed` for random signs. No part of the model has this
+# number.
 _SIGNS = -1
 _BLOCK = 64  # A power of 2.
 
 
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
-# The purpose of a client's randomness; no table has this number.
+# The purpose of a client's random numbers for rounding. No table has this number.
 _OF_ROUNDING = -2
 
 
@@ -144,7 +145,7 @@ class Compression(option.Option):
     sums = [tf.reduce_sum(t) for t in (*tf.nest.flatten(encoder), *rows.values())]
     return parts.Answer(
       change=(encoder, rows),
-      # The server has unrounded rows, and adds changes to these.
+      # With bfloat16, clients add changes to the server's unrounded rows.
       onto=local.of_server if self.both_ways else local.before.tables,
       is_finite=tf.reduce_all([tf.constant(True), *map(tf.math.is_finite, sums)]),
     )

@@ -10,8 +10,9 @@ Each row names two settings and says why they exclude each other. A row can cont
 
 A setting that does not apply in a run never causes a conflict.
 
-The table does not have conflicts with a model's tables and networks. The part of the round that
-cannot work with them refuses them. Importing this module does not import TensorFlow.
+This table does not list conflicts of an option with a model's tables or network. The part of the
+round that cannot work with a model refuses the model. Importing this module does not import
+TensorFlow.
 """
 
 import collections
@@ -50,8 +51,8 @@ _REFUSE, LEAVE_OUT = object(), object()
 class Conflict(NamedTuple):
   """Two settings that exclude each other.
 
-  If the user has not set the second setting, it takes the value `instead`. With the value
-  `LEAVE_OUT`, it is removed. Without `instead`, the settings are refused.
+  If the user has not set the second setting, it takes the value `instead`, or is removed if
+  `instead` is `LEAVE_OUT`. Without `instead`, the settings are refused.
   """
 
   a: str

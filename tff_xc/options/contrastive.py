@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @hp.declared
 class MoonTerm(option.Option):
-  """Adds MOON's term to the loss. Clients keep their last models, except frozen weights."""
+  """Adds MOON's term to the loss. Clients keep their last model, except frozen weights."""
 
   contrastive_weight: float = hp.field(
     0.0,

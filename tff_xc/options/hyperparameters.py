@@ -42,8 +42,8 @@ class Hyperparameter:
   # The hyperparameter to which this one belongs. A task's default for this one applies only if `of`
   # has the task's value.
   of: str = ''
-  only_with: tuple = ()  # The values of `of` with which it applies; empty: all.
-  not_with: tuple = ()  # The values of `of` with which it does not apply.
+  only_with: tuple = ()  # Values of `of` with which this one applies; empty: all.
+  not_with: tuple = ()  # Values of `of` with which this one does not apply.
   # Defaults that replace `default`, by value of `of`.
   defaults: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
 
@@ -139,8 +139,9 @@ def again(cls: type, name: str, **changes) -> Any:
 def own(default: Any) -> Any:
   """Returns a field with a default that no task's default replaces.
 
-  Use it for values that define the algorithm, such as Adam in FedAdam. In contrast, a field with a
-  plain default, such as `server_momentum: float = 0.0`, only changes the inherited default.
+  Use such a field for values that define the algorithm, such as Adam in FedAdam. In contrast, a
+  field with a plain default, such as `server_momentum: float = 0.0`, only changes the inherited
+  default.
   """
   return dataclasses.field(default=default, metadata={_OWN: True})
 
@@ -158,7 +159,7 @@ def declared(cls: type) -> type:
 
     hyperparameters: the hyperparameters with their first declared defaults. Each one comes after
       the hyperparameter to which it belongs.
-    names: their names.
+    names: the names of the hyperparameters.
     defaults: the class's defaults by name.
     own: the defaults that no task's default replaces.
   """

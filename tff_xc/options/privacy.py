@@ -33,7 +33,7 @@ CENTRAL, LOCAL, DISTRIBUTED = 'central', 'local', 'distributed'
 CHOSEN = 'chosen'
 _OF_DP = {'of': 'dp', 'only_with': (CENTRAL, LOCAL, DISTRIBUTED)}
 _OF_ROWS = {'of': 'dp_rows', 'only_with': (CHOSEN,)}
-# The purpose of a client's randomness; no table has this number.
+# The purpose of a client's random numbers for noise. No table has this number.
 _OF_NOISE = -1
 # Values of the argument `part` of `randomness.noise_seed`. Table i has the number _TABLES + i.
 _ENCODER, _QUANTILE, _TABLES = 0, 1, 2
@@ -176,7 +176,7 @@ class Privacy(option.Option):
 
   @property
   def chooses(self) -> bool:
-    """Whether only chosen rows are updated and get noise, if clients select rows."""
+    """Whether only chosen rows get updates and noise, if clients select rows."""
     return self.dp == CENTRAL and self.dp_rows == CHOSEN
 
   @property
@@ -246,7 +246,7 @@ class Privacy(option.Option):
     return (*robust.METRICS['clipping'], *(['rows_chosen'] if self.chooses else []))
 
   def size(self, numbers: int) -> int:
-    """Returns the bytes of a vector of an update."""
+    """Returns the size of a vector of an update in bytes."""
     return -(-numbers * self.bits // 8) if self.bits else numbers * 4
 
   @property

@@ -7,9 +7,9 @@ Ramaswamy: "Differentially Private Learning with Adaptive Clipping", 2019, arXiv
 without noise.
 
 A norm covers a client's whole update: the encoder and the client's rows of every table. Rows that
-the client did not receive did not change. The norm is therefore that of the client's change of the
-whole model. The result equals the result of TFF's aggregator on whole models, whichever rows the
-client requested. Separate norms of encoder and rows would change an update's direction without
+the client did not receive did not change. The norm therefore equals the norm of the client's change
+of the whole model. The result equals the result of TFF's aggregator on whole models, whichever rows
+the client requested. Separate norms of encoder and rows would change an update's direction without
 bounding anything more.
 
 If clients send rows instead of changes (FedAwS, TurboSVM-FL), the bounds apply to the change from
@@ -105,7 +105,7 @@ class Quantile:
   increment: float = 0.0
 
   def bound(self, state: tf.Tensor) -> tf.Tensor:
-    """Returns the bound of a round."""
+    """Returns the bound of a round. `state` is C."""
     return self.multiplier * state + self.increment
 
   def next(self, state, votes: tf.Tensor, of_round: parts.Round) -> tf.Tensor:

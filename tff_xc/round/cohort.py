@@ -39,7 +39,7 @@ class Cohort(Sequence):
   # Number of drawn clients without examples, which do not participate.
   skipped: int
   client_ids: tuple[str, ...] = ()  # The clients' ids, for error messages.
-  # Each client's `client_id`. None: `examples` contains it.
+  # The `client_id` of each client. None: `numbers_of` reads it from `examples`.
   numbers: Sequence[int] | None = None
   # Number of drawn clients that dropped out before they sent anything. None if clients never drop
   # out in this run.
@@ -85,7 +85,7 @@ def client_value(
   """Returns the `ClientExamples` of client number `index`.
 
   `used` are the indices of the examples that the client uses in this round. `held` are the indices
-  of all its examples. None: the client uses all its examples.
+  of all its examples. If `held` is None, the client uses all its examples.
   """
   x, labels = map(sparse.as_tensors, train.pool.examples(used))
   everything = (

@@ -24,7 +24,7 @@ _MOST_BYTES = 2**31 - 2**24
 def trained_part(
   algorithm: algorithm_lib.Algorithm, weights: classifier.ModelWeights
 ) -> classifier.ModelWeights:
-  """Returns the weights that are not frozen, in their order."""
+  """Returns the weights that are not frozen, in the same order as in `weights`."""
   return classifier.ModelWeights(
     *(
       collections.OrderedDict(

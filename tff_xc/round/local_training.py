@@ -23,8 +23,8 @@ class LocalTraining:
       as TurboSVM-FL's published code does. This works with SGD only.
     optimizer_name: 'sgd', or 'adam' as in PyTorch. A client starts Adam with zero moments in every
       round, as in FedMLH.
-    weight_decay: for L2 regularization, weight_decay w is added to the gradient of every trained
-      weight w, as in PyTorch's SGD and Adam.
+    weight_decay: for L2 regularization, weight_decay times w is added to the gradient of every
+      trained weight w, as in PyTorch's SGD and Adam.
     schedule: a function from a round number to a factor of the learning rate. None: the learning
       rate is constant.
   """

@@ -127,9 +127,10 @@ class HeldSoftmax:
   Attributes:
     num_rows: n.
     correction: 'negatives' adds `negative_correction` to the logits; 'none' does not.
-    denominator: 'held', all received rows (FedSS eq. 5/6; FullSoftmax eq. 2 if the client received
-      all n rows); 'negatives', {t} and N_k, which are the target and the negatives (NegOnly eq. 7);
-      or 'positives', P_k, the client's own classes (PosOnly eq. 8).
+    denominator: the rows in the softmax's denominator. 'held' means all received rows (FedSS, eq. 5
+      and 6; FullSoftmax, eq. 2, if the client received all n rows). 'negatives' means the target
+      and the negatives N_k (NegOnly, eq. 7). 'positives' means the client's own classes P_k
+      (PosOnly, eq. 8).
     calibration: a function (logits [B, N], held) -> logits, or None; see
       `tff_xc.options.calibration`.
   """
@@ -263,9 +264,8 @@ def _sum_of_targets(logits, targets):
 class Proximal:
   """The penalty weight * |theta - theta_G|^2 over all trained weights (FedProx).
 
-  Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in
-  Heterogeneous Networks", MLSys 2020, arXiv:1812.06127, eq. (2), where the weight is
-  mu / 2.
+  Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks",
+  MLSys 2020, arXiv:1812.06127, eq. (2). The paper's mu is twice the weight.
 
   theta_G are the weights that the client received: the encoder, and its rows of each table.
   """

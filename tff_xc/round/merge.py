@@ -69,8 +69,8 @@ class SumRows:
     row_renormalise: whether to divide a row only by the weight of the clients that received this
       row, which is not in the paper.
     takes_optimizer: whether the table's optimizer applies the mean change.
-    secure_bound: if not None, secure sums add whole tables after numbers are clipped to this
-      absolute value (see `tff_xc.options.secure_sums`).
+    secure_bound: if not None, clients clip numbers to this absolute value, and a secure sum adds
+      their whole tables (see `tff_xc.options.secure_sums`).
   """
 
   row_renormalise: bool = False
@@ -157,7 +157,7 @@ class ReplaceRows(SumRows):
 
 @dataclasses.dataclass(frozen=True)
 class KeepRows:
-  """Clients send no rows; the table does not change (FedAwS's Baseline-2)."""
+  """Clients send no rows, and the table does not change (FedAwS's Baseline-2)."""
 
   sends_deltas = True
   sends_rows = takes_optimizer = False

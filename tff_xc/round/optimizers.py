@@ -208,7 +208,7 @@ class _UpToDate:
 
 @dataclasses.dataclass(frozen=True)
 class Dense(_UpToDate):
-  """Applies any optimizer to all rows; rows that were not requested have zero gradients."""
+  """Applies any optimizer to all rows. Rows that were not requested have zero gradients."""
 
   optimizer: tff.learning.optimizers.Optimizer
 

@@ -81,8 +81,8 @@ def build_process(
     aggregator/...: the scalars that `model_aggregator` measures, by its names, such as
       aggregator/zeroing/zeroed_count.
 
-  If there are no clients for a mean or maximum, it is nan, except `local_batches`, which is 0.
-  Parts, such as bounds, and server steps add further metrics.
+  If there are no clients for a mean or maximum, it is nan, except `local_batches`, which is 0. Some
+  parts, such as bounds, and some server steps add metrics.
   """
   pair = randomness.pair(seed)
   for part in algorithm.parts:

@@ -16,7 +16,10 @@ from tff_xc.round import randomness, request
 
 
 class Response(NamedTuple):
-  """The probabilities of a client's bits. Each class has a permanent bit and one bit per round."""
+  """The probabilities of a client's random bits.
+
+  Each class has a permanent bit, and one more bit in each round.
+  """
 
   own: float  # Probability that a class of the client has the permanent bit 1.
   other: float  # Probability that any other class has the permanent bit 1.
@@ -49,9 +52,9 @@ class Response(NamedTuple):
   def epsilon(self, requests: int = 1) -> float:
     """Returns the epsilon of a client's first `requests` requests together.
 
-    Consider the probability of these requests if one class is the client's own, and their
-    probability if it is not. Epsilon bounds the log of the ratio of these probabilities. If k
-    classes differ, the bound is k epsilon.
+    Consider the probability of these requests if a class is the client's own, and their probability
+    if this class is not the client's own. Epsilon bounds the log of the ratio of the two
+    probabilities. If k classes differ, the bound is k epsilon.
     """
     found = 0.0
     for times in range(requests + 1):
@@ -62,7 +65,7 @@ class Response(NamedTuple):
 
   @property
   def limit(self) -> float:
-    """The largest epsilon for any number of requests, which is that of the permanent bits."""
+    """The epsilon of arbitrarily many requests, which is the epsilon of the permanent bits."""
     return _epsilon(self.own, self.other)
 
 
@@ -167,7 +170,7 @@ def _each_with(
   """Selects each number below `population` with this probability. Returns (numbers, count).
 
   The function selects at most `most` numbers. To avoid a draw for each number below `population`,
-  it first draws how many numbers it selects, and then the numbers.
+  the function first draws how many numbers it selects, and then draws the numbers.
   """
   count = tf.random.stateless_binomial(
     [],

@@ -18,9 +18,9 @@ by the share of clients that received the row, so beta = 0 gives its own mean wi
 `merge.SumRows` with `row_renormalise`, and `merge.ReplaceRows`, do not multiply.
 
 A row is therefore only as safe as the majority of the clients that received it. If an attacker is
-the only client that received a row, it decides the row's change alone. `merge.SumRows` divides this
-change by the number of clients. Bounds (`tff_xc.options.robust`) do not depend on the number of
-clients that received a row.
+the only client that received a row, the attacker alone decides the row's change. `merge.SumRows`
+divides this change by the number of clients. Bounds (`tff_xc.options.robust`) do not depend on the
+number of clients that received a row.
 
 The server needs the unencrypted updates of all clients side by side. This takes memory for K
 encoders and all rows sent, and secure sums are not possible.
