@@ -55,7 +55,7 @@ class Facts:
   examples_per_round: int = 0
 
   def all_clients(self) -> int:
-    """Returns `num_clients`. Raises TypeError if it is not known."""
+    """Returns `num_clients`. Raises TypeError if the number is not known."""
     if not self.num_clients or self.num_clients < 1:
       raise TypeError('num_clients is missing: the number of all clients')
     return self.num_clients
@@ -215,7 +215,7 @@ class Base:
     if given.get('local_steps') and 'local_epochs' in given:
       raise errors.InputError('--local_epochs does not apply with --local_steps; give one of them')
     if 'local_epochs' in given and 'local_steps' not in given:
-      # If the user gave a number of epochs, it replaces the task's number of steps.
+      # The user's number of epochs replaces the task's number of steps.
       of_algorithm = {**of_algorithm, 'local_steps': 0}
     own = {n: v for n, v in given.items() if not any(n in group for group in others)}
     values = hp.resolve(cls, own, task_defaults, of_algorithm)

@@ -51,7 +51,7 @@ class LogitAdjustment(fedss.Centralized):
 
   p is the class distribution. Menon, Jayasumana, Rawat, Jain, Veit, Kumar: "Long-tail Learning via
   Logit Adjustment", ICLR 2021, arXiv:2007.07314. With tau = 0, or if all classes are equally
-  frequent, it equals centralized training.
+  frequent, logit adjustment equals centralized training.
   """
 
   name = 'logit_adjustment'

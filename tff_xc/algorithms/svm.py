@@ -48,8 +48,8 @@ from tff_xc.round import randomness
 
 # libsvm uses this value in place of a squared distance that is not positive.
 _TAU = 1e-12
-# A tile has at most _CLASSES^2 pairs. A tile has fewer pairs if more than _COEFFICIENTS
-# coefficients, _DISTANCES distances or _NUMBERS coordinates of points would be needed.
+# A tile has at most _CLASSES^2 pairs. It has fewer pairs if these pairs would need more than
+# _COEFFICIENTS coefficients, _DISTANCES distances or _NUMBERS coordinates of points.
 _CLASSES, _COEFFICIENTS, _DISTANCES, _NUMBERS = 64, 2**17, 2**23, 2**20
 # The number of tiles computed in parallel, if there are enough threads.
 _PARALLEL = 4
@@ -544,7 +544,7 @@ class SupportVectors:
       state, new = self.optimizer.next(state, new, gradient)
       pairs = pair_count(tf.shape(classes)[0])
       measured['pair_similarity'] = loss / pairs
-    # There are no rows if no client's update arrived.
+    # If no client's update arrived, `rows` is empty.
     return state, new[:size], measured
 
   def _by_client(self, merged):

@@ -141,7 +141,7 @@ class Compression(option.Option):
 
     encoder = type(encoder)((n, tf.reshape(decoded(flat(t)), t.shape)) for n, t in encoder.items())
     rows = collections.OrderedDict((n, decoded(t)) for n, t in rows.items())
-    # The difference of two large numbers may be infinite.
+    # Check the numbers again, because the difference of two large numbers may be infinite.
     sums = [tf.reduce_sum(t) for t in (*tf.nest.flatten(encoder), *rows.values())]
     return parts.Answer(
       change=(encoder, rows),

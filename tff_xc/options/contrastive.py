@@ -67,9 +67,9 @@ class Contrastive:
 
   l_con = -log(e^(s_G / tau) / (e^(s_G / tau) + e^(s_P / tau))). s_G is the cosine between an
   example's embedding and its embedding by the received global model. s_P is the cosine between the
-  example's embedding and its embedding by the client's own previous model. The paper compares
-  projections, which are the embeddings here. The global and the previous model run in inference
-  mode and get no gradient.
+  example's embedding and its embedding by the client's own previous model. The paper's projections
+  are the embeddings here. The global and the previous model run in inference mode and get no
+  gradient.
 
   In a client's first round, l_con is zero, because the client has no previous model. (The paper's
   code starts with an initial model for each client.)

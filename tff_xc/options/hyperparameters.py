@@ -19,7 +19,7 @@ from tff_xc import errors, wording
 
 # TensorFlow counts steps, examples and classes in int32. Larger numbers wrap.
 INT32_MAX = 2**31 - 1
-# Stands for infinity, which JSON cannot express.
+# This number stands for infinity, which JSON cannot express.
 FLOAT32_MAX = 3.4028234663852886e38
 # Keys in a field's metadata.
 _KEY, _OWN = 'hyperparameter', 'own'
@@ -69,7 +69,7 @@ class Hyperparameter:
     return chosen not in self.not_with and (not self.only_with or chosen in self.only_with)
 
   def checked(self, value) -> bool | int | float | str:
-    """Returns `value` in the hyperparameter's type. Raises InputError if it is not allowed."""
+    """Returns `value` in the hyperparameter's type. Raises InputError if it is invalid."""
     value = self._typed(value)
     if self.choices:
       if value not in self.choices:

@@ -343,7 +343,7 @@ class Privacy(option.Option):
         joined = chosen.CountedRows(tables=counted, clip=self.dp_rows_clip)
       if isinstance(table.merge, merge.ReplaceRows):
         # With the learning rate m, the server adds the sum of the changes. If a class has one
-        # client, this replaces its row.
+        # client, the class's row then equals the client's row.
         optimizer = optimizers.RowMomentum(m)
       if self.is_deferred(table):
         optimizer = deferred_noise.DeferredNoise(

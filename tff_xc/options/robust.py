@@ -15,7 +15,7 @@ bounding anything more.
 If clients send rows instead of changes (FedAwS, TurboSVM-FL), the bounds apply to the change from
 the rows that the clients received.
 
-Here the client applies the bounds. A deployment should apply them on the server, because a
+Here the client applies the bounds. A deployment should apply the bounds on the server, because a
 corrupted client may also have corrupted bounds.
 """
 

@@ -40,7 +40,7 @@ class ClientUpdate(NamedTuple):
   # weighting. A client without examples has the weight 0. A client whose update is dropped also has
   # the weight 0, except if a part has `always_counts`.
   weight: tf.Tensor
-  # Numbers for the round's metrics, by name. All are 0 for a client without examples.
+  # Numbers for the round's metrics, by name; all 0 for a client without examples.
   measured: collections.OrderedDict
   told: parts_lib.Told
   state: Any = ()  # The client's new state, which is not sent; () without client states.
@@ -184,7 +184,7 @@ def _trained_of(algorithm, weights):
   part = frozen.trained_part(algorithm, weights)
   if losses.trains_rows(algorithm.loss):
     return part.encoder, part.tables
-  # Class rows do not train. Leave them out, so that weight decay does not change them.
+  # The loss does not train class rows. Without them, weight decay does not change them either.
   rows = part.tables.items()
   others = ((name, t) for name, t in rows if name != classifier.CLASS)
   return part.encoder, collections.OrderedDict(others)
@@ -325,7 +325,7 @@ def _embedded(algorithm, weights, held, examples, of):
     lambda step, _: step < steps,
     body,
     [tf.constant(0), tf.zeros([slots, dim])],
-    # The initial sums may have a known number of rows while the later sums do not.
+    # The static shape of the initial sums may have a number of rows, unlike that of later sums.
     shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
   )
   return sums, add_up(tf.ones([size]), examples.labels)
@@ -495,8 +495,8 @@ def _answered(algorithm, hook, local, delta, rows):
 
 def _if_finite(finite, values):
   """Returns `values` if `finite` is True, else zeros."""
-  # Multiplying in both branches would cost one more pass over the numbers. The zeros are a product
-  # because TensorFlow would keep constant zeros in memory as long as the graph.
+  # Multiplying in both cases would cost one more pass over the numbers. `multiply_no_nan` makes the
+  # zeros, because TensorFlow would keep constant zeros in memory as long as the graph.
   factor = tf.cast(finite, tf.float32)
 
   def zeros():
@@ -512,7 +512,7 @@ def _changes(algorithm, before, rows, held):
     if not table.merge.sends_deltas:
       name = table.name
       moved = rows[name] - before[name]
-      # Padding is sent as zeros, which is not a change of the row.
+      # Clients send zeros for padding. These zeros are not changes.
       mask = held[name].mask[: tf.shape(moved)[0], None]
       changes[name] = tf.where(mask, moved, 0.0)
   return changes

@@ -22,9 +22,9 @@ from tff_xc.round import algorithm as algorithm_lib, examples as examples_lib
 FIXED, POISSON = 'fixed', 'poisson'
 # The largest number of examples in a round of centralized training.
 _MOST_POOLED = 10_000_000
-# Numbers that are added to the seed (seed, round, client), so that drop-outs and Poisson sampling
-# have their own random numbers. These numbers are not 0, because [a, b, c] and [a, b, c, 0] are the
-# same seed for NumPy.
+# Numbers that are appended to the seed [seed, round, client], so that drop-outs and Poisson
+# sampling have their own random numbers. The appended numbers are not 0, because [a, b, c] and [a,
+# b, c, 0] are the same seed for NumPy.
 _OF_DROPOUT, _OF_POISSON = 1, 2
 # TFF draws clients with NumPy's older generators, which accept only seeds below this number.
 _LARGEST_SEED = 2**32
@@ -135,8 +135,8 @@ class UniformClients:
   """Draws K clients in each round, uniformly without replacement."""
 
   clients_per_round: int  # K.
-  # If positive, a client with more examples than this draws this many without replacement in every
-  # round, and uses only these.
+  # If positive, the largest number of examples that a client uses in a round. In every round, a
+  # client with more examples draws this many without replacement.
   examples_per_round: int = 0
   # Draw each client independently with probability K / N. K is then the expected number.
   poisson: bool = False

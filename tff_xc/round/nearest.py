@@ -21,9 +21,10 @@ _PARALLEL = 8
 def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   """Applies a function to blocks of the numbers in [0, count) and concatenates the results.
 
-  The function maps int32 [b] to [b, width]. `width` is a structure of specs [width]. `others` is
-  the number of similarities that the function computes for each number. The more similarities, the
-  smaller are the blocks. All blocks run in one flat loop, because Grappler aborts on nested loops.
+  The function maps int32 [b] to [b, width]. `width` is a structure of specs [width], one for each
+  result. `others` is the number of similarities that the function computes for each number. The
+  more similarities, the smaller are the blocks. All blocks run in one flat loop, because Grappler
+  aborts on nested loops.
   """
   at_once = tf.clip_by_value(_SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS)
   # The last number pads the last block. One block runs even if count is 0.
@@ -77,8 +78,8 @@ def nearest(
   return in_blocks(of_block, count, size, specs)
 
 
-# `_top` divides a row into segments. These are the smallest and the largest number of values in a
-# segment, and the smallest number of segments divided by k.
+# Limits for the segments into which `_top` divides a row: the smallest and the largest number of
+# values in a segment, and the smallest number of segments divided by k.
 _LEAST, _PART, _PARTS = 8, 32, 8
 
 

@@ -57,7 +57,8 @@ def build_process(
     2. The client receives the encoder and these rows. The rows arrive by `tff.federated_select`
       with one key for each row, or by broadcast if clients request all rows.
     3. The client trains, and returns encoder changes and rows.
-    4. The aggregator averages the encoder changes, and each table's merge combines rows.
+    4. The aggregator averages the encoder changes, and each table's merge combines the table's
+      rows.
     5. The server takes its steps.
 
   `seed` determines the initial weights and the random numbers of all rounds.
@@ -78,8 +79,8 @@ def build_process(
       not dropped.
     client_states: if the algorithm has client states, `examples.KeptStates`. The caller stores the
       states, and passes them back as `ClientExamples.state`.
-    aggregator/...: the scalars that `model_aggregator` measures, by its names, such as
-      aggregator/zeroing/zeroed_count.
+    aggregator/...: the scalars that `model_aggregator` measures, under the aggregator's own names,
+      such as aggregator/zeroing/zeroed_count.
 
   If there are no clients for a mean or maximum, it is nan, except `local_batches`, which is 0. Some
   parts, such as bounds, and some server steps add metrics.
@@ -336,7 +337,7 @@ def _of_clients(algorithm, clients):
 
   An optimizer may have a method `of_clients`, which returns the optimizer for this round. The
   argument `clients` of this method is the number of clients whose updates are averaged, a float32
-  scalar. The returned optimizer replaces the original one also in tables.
+  scalar. The returned optimizer also replaces the original optimizer in tables.
   """
   usual = algorithm.encoder_optimizer
   if not hasattr(usual, 'of_clients'):

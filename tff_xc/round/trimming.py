@@ -113,7 +113,7 @@ class TrimmedRows:
     def joined(stacked):
       if selects:
         return trimmed_rows(stacked, self.fraction)
-      # Each client's rows are all rows, in order.
+      # Each client sent all rows, in order.
       each = tf.reshape(stacked.rows, [-1, num_rows, row_dim])
       weight = tf.reduce_sum(tf.reshape(stacked.weights, [-1, num_rows])[:, 0])
       mean = trimmed_mean(each, self.fraction)
