@@ -98,7 +98,7 @@ class FedProx(FedAvg):
   """FedAvg with a penalty that keeps clients near the model that they received.
 
   Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks",
-  MLSys 2020, arXiv:1812.06127. Every client does all its local work. The default mu = 0.02 comes
+  MLSys 2020, arXiv:1812.06127. Every client takes all its local steps. The default mu = 0.02 comes
   from TurboSVM-FL's code, whose penalty is 0.01 times the squared distance, without the factor 1/2.
   """
 

@@ -21,9 +21,9 @@ of the first class and -C <= b_k <= 0 for points of the second. With y_k = 1 for
 
 Each step moves the two coefficients that libsvm would choose (Fan, Chen, Lin: "Working Set
 Selection Using Second Order Information for Training Support Vector Machines", JMLR 6, 2005), in
-all machines at once. Only differences of gradients matter. Therefore the steps need only half of
-the squared distances of points in feature space, not the kernel itself. If two choices are equally
-good, rounding decides, as in libsvm.
+all machines at once. The steps depend only on differences of gradients. Therefore they need only
+half of the squared distances of points in feature space, not the kernel itself. If two choices are
+equally good, rounding decides, as in libsvm.
 
 Pairs are processed in tiles of k x k classes, so that neither the matrix of all inner products nor
 the normals of all pairs are ever in memory. Only the 2 M coefficients of each pair are kept: 4 n^2
@@ -486,7 +486,7 @@ class SupportVectors:
 
   Attributes:
     num_classes: n, at least 2.
-    bound: C by round.
+    bound: a function from a round number to C.
     kernel: the kernel of the machines.
     subset: the number of classes that are drawn in each round; None: all.
     tolerance: see `fit_pairs`.

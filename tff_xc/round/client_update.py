@@ -184,7 +184,8 @@ def _trained_of(algorithm, weights):
   part = frozen.trained_part(algorithm, weights)
   if losses.trains_rows(algorithm.loss):
     return part.encoder, part.tables
-  # The loss does not train class rows. Without them, weight decay does not change them either.
+  # The loss does not train class rows. Leave out these rows, so that weight decay does not change
+  # them.
   rows = part.tables.items()
   others = ((name, t) for name, t in rows if name != classifier.CLASS)
   return part.encoder, collections.OrderedDict(others)
@@ -387,7 +388,8 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
   )
   # A weight that the loss does not depend on has a zero gradient.
   gradients = tape.gradient(scaled, trained, unconnected_gradients='zero')
-  # If the model reads a weight by rows, the weight's gradient is sparse. Make it dense.
+  # If the model reads a weight by rows, the weight's gradient is sparse. Convert every gradient to
+  # a dense tensor.
   gradients = tf.nest.map_structure(tf.convert_to_tensor, gradients)
   if owners is None:
     return loss, _hits(best, examples.labels), gradients, encoder_state

@@ -39,7 +39,7 @@ class Cohort(Sequence):
   # Number of drawn clients without examples, which do not participate.
   skipped: int
   client_ids: tuple[str, ...] = ()  # The clients' ids, for error messages.
-  # The `client_id` of each client. None: `numbers_of` reads it from `examples`.
+  # The `client_id` of each client. None: `numbers_of` reads the ids from `examples`.
   numbers: Sequence[int] | None = None
   # Number of drawn clients that dropped out before they sent anything. None if clients never drop
   # out in this run.
@@ -138,7 +138,7 @@ class UniformClients:
   # If positive, the largest number of examples that a client uses in a round. In every round, a
   # client with more examples draws this many without replacement.
   examples_per_round: int = 0
-  # Draw each client independently with probability K / N. K is then the expected number.
+  # Draw each client independently with probability K / N. K is then the expected number of clients.
   poisson: bool = False
 
   has_clients = True

@@ -20,7 +20,7 @@ class LocalTraining:
     steps: if positive, the number of minibatches to take, instead of epochs.
     shuffle: whether each epoch shuffles the examples.
     replace_nonfinite: whether to set trained numbers that are not finite to 1e-5 after every step,
-      as TurboSVM-FL's published code does. This works with SGD only.
+      as TurboSVM-FL's published code does. `replace_nonfinite` works with SGD only.
     optimizer_name: 'sgd', or 'adam' as in PyTorch. A client starts Adam with zero moments in every
       round, as in FedMLH.
     weight_decay: for L2 regularization, weight_decay times w is added to the gradient of every

@@ -33,7 +33,7 @@ class LocalStep(NamedTuple):
 
   logits: tf.Tensor  # float32 [B, N], the batch's logits for N received rows.
   # int32 [B], for each label the slot (index) of its row among the N received rows. If examples
-  # have sets of labels or a label has several rows, it is `LabelSets` of slots.
+  # have sets of labels or a label has several rows, `targets` is `LabelSets` of slots.
   targets: tf.Tensor | sparse.LabelSets
   held: request.SelectedRows  # The N received class rows.
   embeddings: tf.Tensor  # float32 [B, ...].
