@@ -28,7 +28,7 @@ from tff_xc.report import run_files
 
 CURVES = 'curves.png'
 _TENSORBOARD = 'tensorboard'
-# This name sorts before the names that TensorFlow gives to event files, which begin with a time.
+# TensorFlow's names of event files contain a time. This name sorts before TensorFlow's names.
 _KEPT_EVENTS = 'events.out.tfevents.0000000000.kept'
 # Files in the run directory that training writes with `files.replacing`.
 _REPLACED = (

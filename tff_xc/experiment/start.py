@@ -43,7 +43,7 @@ class Source(NamedTuple):
 class Start:
   """Values that replace initial weights; see `classifier.EmbeddingClassifier.start`."""
 
-  weights: Mapping[str, np.ndarray]  # Whole weights by name, without class rows.
+  weights: Mapping[str, np.ndarray]  # New values of all weights except class rows, by name.
   rows: np.ndarray  # float32 [k, row_dim], class rows that replace initial class rows.
   places: np.ndarray  # int32 [k], the indices of `rows` in the class table.
 

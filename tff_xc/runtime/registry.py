@@ -118,7 +118,7 @@ def measured() -> dict[str, float]:
 def offer_data(
   source: Callable[[str], tuple[Mapping, Callable, Callable]] | None, fingerprint: Mapping[str, Any]
 ) -> None:
-  """Lets workers that have a copy of a run's data read clients' values there.
+  """Lets workers that have a copy of a run's data read clients' values from this copy.
 
   Args:
     source: a picklable function that takes the directory of a copy and returns three

@@ -56,9 +56,9 @@ class Clients:
   """Threads that run clients, with an `imported.Place` for each thread.
 
   A task of a thread is one client, or several clients if their results are small. The number
-  of tasks that run or wait for their fold is at most the number of threads plus one. Therefore
-  memory does not grow with the cohort. If clients' values are read ahead, at most two values
-  for each thread, plus one value, are in memory.
+  of tasks that run, or have results that are not folded yet, is at most the number of threads
+  plus one. Therefore memory does not grow with the cohort. If clients' values are read ahead,
+  at most two values for each thread, plus one value, are in memory.
   """
 
   def __init__(self, devices: Sequence[str], threads: int, number: int = 0):

@@ -85,7 +85,7 @@ def at_clients(type_spec: tff.Type) -> bool:
 
 
 def from_python(value, type_spec: tff.Type):
-  """Converts an unplaced value in any container that TFF accepts to this runtime's form."""
+  """Converts an unplaced value to this runtime's form, from any container of TFF."""
   if isinstance(type_spec, tff.StructType):
     parts = zip(parts_of(value, type_spec), members(type_spec), strict=True)
     return tuple(from_python(part, member) for part, member in parts)
