@@ -129,7 +129,7 @@ def _is_whole(options: Mapping) -> bool:
 
 
 def build(options: Mapping, image_shape: tuple[int, ...], filters: int = 32):
-  """Returns the `Encoder` that a task's options choose. It crops stored images as --crop says.
+  """Returns the `Encoder` of a task's options, which crops stored images as --crop says.
 
   `filters` is the number of filters of the small encoder.
   """

@@ -45,9 +45,9 @@ class Experiment:
   config: Mapping[str, Any]  # From `configuration.resolve`.
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
-  metrics: tuple[str, ...]  # The metrics that the data allow, the headline first.
+  metrics: tuple[str, ...]  # The metrics that the data allow. The headline metric is first.
   warnings: tuple[str, ...]  # Warnings about settings and data that probably train badly.
-  run_dir: str = ''  # The run directory that it was assembled for.
+  run_dir: str = ''  # The run directory for which the experiment was assembled.
 
   def run(self, run_dir: str) -> dict[str, Any]:
     """Trains or resumes a run in `run_dir`; returns the summary."""
@@ -108,7 +108,7 @@ def assemble(config: Mapping, data_dir: str | None = None, run_dir: str = '') ->
 
 
 def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Experiment:
-  """Assembles a configuration with data and a model that may be different from its task's.
+  """Assembles a configuration with the data and model `loaded`, instead of its task's.
 
   `run_dir` is the directory of the run that trains. A private run has a secret seed there. If
   `run_dir` is '', --seed is used.
@@ -133,7 +133,7 @@ def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Ex
       ' --negatives is larger'
     )
   probabilities = _class_probabilities(values, dataset)
-  if values.get('calibration_probabilities'):  # The content of this file may change.
+  if values.get('calibration_probabilities'):  # A checksum detects changes of this file.
     from tff_xc.data import fingerprint
 
     checksum = fingerprint.checksum([probabilities])
@@ -271,7 +271,7 @@ def _fit_clients(values: dict, partition) -> list[str]:
 def _few_visits(config: Mapping, values: Mapping, task, partition) -> list[str]:
   """Warns if clients participate so rarely that the model learns little.
 
-  There is no warning for a paper's task with its own numbers of rounds and clients.
+  There is no warning for a paper's task with the task's default rounds and clients per round.
   """
   rounds, each = config['rounds'], values.get('clients_per_round', 0)
   is_papers = not task.data_is_named and 'num_clients' not in config['options']
@@ -340,7 +340,7 @@ def _started(config: Mapping, algorithm, dataset):
 
 
 def own_values(config: Mapping, data_dir: str):
-  """Reads a worker's copy of a run's data. The configuration's seed draws the cohorts."""
+  """Reads a worker's copy of a run's data. Cohorts depend on the configuration's seed."""
   from tff_xc.data import fingerprint
   from tff_xc.experiment import storage
 

@@ -113,7 +113,7 @@ def _fit(draft: task.Draft) -> None:
 
 
 def _read(preset, data_dir, options):
-  del data_dir  # The examples are drawn, not read.
+  del data_dir  # The examples are generated.
   from datasets.procedural import features, glyphs
 
   shape = (*_SHAPE, *_GROUPS, *_POINTS, _RETRIEVAL_CLASSES)

@@ -184,7 +184,7 @@ def _count_classes(path: str) -> int | None:
 
   try:
     return int(arrays.read(path, ('y',))['y'].max()) + 1
-  except Exception:  # The file may hold anything. Loading it says what is wrong.
+  except Exception:  # Loading the file later raises an error that names the problem.
     return None
 
 
@@ -271,7 +271,7 @@ def perceptron(options, description):
 
 
 def _task(**attributes) -> task.Task:
-  """Returns a task for any algorithm, whose network learns from scratch."""
+  """Returns a task that trains from scratch with any algorithm."""
   return task.Task(
     metrics=('top1', 'macro_f1', 'mcc', 'map@10', 'map@r', 'train_top1'),
     rounds=300,

@@ -125,7 +125,7 @@ def _has_something(path: pathlib.Path) -> bool:
     if not path.is_dir():
       return path.exists()
     return any(zipped.is_data(file.name) for file in path.iterdir())
-  except PermissionError:  # Reading the files reports it.
+  except PermissionError:  # Reading the files reports this error.
     return True
 
 

@@ -35,7 +35,7 @@ def _count_labels(path: str) -> int | None:
 
 
 def _check_file(path: str, make: Callable, few_labels: int | None = None):
-  """Refuses a file if the model that `make` builds from its line 1 exceeds the free memory."""
+  """Refuses a file if the model that `make` builds for its line 1 does not fit into memory."""
   from datasets.xc import federated
 
   header = federated.check(path)
@@ -91,9 +91,9 @@ _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
 _SMALL = {**_CLIENTS_OF_ONE, 'embedding_dim': 128, 'feature_dim': 128, 'hidden_dim': 256}
 _SMALL_SETS = {**_SMALL, 'feature_learning_rate': 1.0, 'examples_per_round': 0}
 
-# Each client takes one minibatch, so the averaged delta is a gradient times the
-# client's learning rate. Adagrad does not depend on that scale. FedAwS, section 5, uses
-# Adagrad, and SGD with a large rate for the feature table, but gives no values.
+# Each client takes one minibatch, so the average update is a gradient times the client's
+# learning rate. Adagrad does not depend on this factor. The FedAwS paper (section 5) uses Adagrad,
+# and SGD with a large rate for the feature table. It does not state the rates.
 _ADAGRAD = {
   'client_learning_rate': 0.1,
   'batch_size': 32,
@@ -200,7 +200,7 @@ def _read_words(data_dir, options):
 
 
 def _spreadout(k: int) -> dict:
-  """Returns the settings k and eta. With lambda = 10, lambda eta is 1/5 of 1 / (2 k)."""
+  """Returns k and eta. With lambda = 10, lambda eta is a fifth of the bound 1 / (2 k)."""
   return {'spreadout_neighbors': k, 'spreadout_learning_rate': 0.01 / k}
 
 
@@ -390,7 +390,7 @@ _EURLEX = {
 
 
 def _read_sets_of_words(name, shape, data_dir, options):
-  del data_dir  # The examples are drawn, not read.
+  del data_dir  # The examples are generated.
   from datasets.procedural import words
   from datasets.xc import federated
 

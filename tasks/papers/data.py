@@ -60,7 +60,7 @@ STATISTICS = {
 
 @functools.cache
 def sets(name: str, scale: str) -> tuple[Set, ...]:
-  """Returns the data sets of a result of `STATISTICS`; at the small scale there is one."""
+  """Returns the data sets of a result of `STATISTICS`. The small scale has one data set."""
   found: dict[str, Set] = {}
   with open(pathlib.Path(__file__).with_suffix('.csv'), newline='', encoding='utf-8') as file:
     for line in csv.DictReader(file):

@@ -71,9 +71,9 @@ _OF_WORDS = (
 # Settings of Table 3, with 16 classes per dimension instead of the four of `_WORDS`. With many
 # classes per dimension, rows that train on positive labels only collapse, and fixed rows interfere
 # with each other. AmazonCat has 26 classes per dimension, and Amazon-670K has 1,309. A quarter of
-# the classes participates in a round, as on AmazonCat. The learning rates of FedAwS, and those and
-# the logit scale of the oracle, had the highest P@1 of eleven settings in simulated rounds with
-# data and seeds 100 and 101. We did not use the judged seeds for this choice.
+# the classes participates in a round, as on AmazonCat. We chose the learning rates of FedAwS, and
+# the learning rates and logit scale of the oracle. They had the highest P@1 among eleven settings
+# in simulated rounds with data and seeds 100 and 101. These seeds are not judged.
 _DENSE_WORDS = {
   'num_classes': 250,
   'num_features': 3_800,

@@ -3,7 +3,7 @@ Sampled Softmax", 2022, arXiv:2203.04888.
 
 The paper's |S| is the mean number of rows that a client requests: the mean number of a
 client's classes (90, 20, 20) plus m negatives. Each row of a table appears twice: on the
-paper's photographs, and on procedural data of the same shape, which need no download.
+paper's photographs, and on procedural data with the same sizes, which need no download.
 """
 
 from tasks.papers import table
@@ -31,12 +31,13 @@ _SMALL = {
   'server_learning_rate': 1.0,
   'server_momentum': 0.9,
 }
-# Three quarters of a client's classes come from one group of similar classes. Independently drawn
-# classes would be easy to tell apart, so PosOnly and NegOnly would learn without other negatives.
-# Procedural features replace images, because clients then train on each class about 360 times
-# within 500 rounds. With handwriting, clients trained on a class 29 times in 300 rounds.
+# Three quarters of a client's classes come from one group of similar classes. If the classes were
+# drawn independently, a client's classes would be easy to tell apart, and PosOnly and NegOnly would
+# learn from these classes alone. The data are features instead of images, because clients then
+# train on each class about 360 times within 500 rounds. With handwriting, clients trained on a
+# class 29 times in 300 rounds.
 # We fixed these settings after a pilot with different data and seeds (100), before the judged
-# seeds ran.
+# runs.
 _DRAWN = {
   'group_share': 0.75,
   'num_clients': 252,
@@ -66,9 +67,9 @@ _RETRIEVAL = {
   'rounds': 600,
   'eval_every': 100,
 }
-# As above, classes form groups of similar classes. With 1,000 classes, some client trains on a
+# As in Table 1, classes form groups of similar classes. With 1,000 classes, some client trains on a
 # given class in 160 of 500 rounds. With 2,000 classes, it would be 80 rounds. We fixed these
-# settings after a pilot with different data and seeds (100), before the judged seeds ran.
+# settings after a pilot with different data and seeds (100), before the judged runs.
 _IMAGENET = _DRAWN | {
   'num_classes': 1_000,
   'class_groups': 50,
@@ -84,9 +85,9 @@ _DATA = (
 
 
 def _table(number, caption, changes, notes='', small=(), **more):
-  """Returns a result. Its small form has the settings `_SMALL` and `changes`.
+  """Returns a result. At the small scale, its runs have the settings `_SMALL` and `changes`.
 
-  `small` names the tables whose rows the small form has, with settings for each table.
+  `small` names the tables whose rows run at the small scale, with settings for each table.
   """
   tables = {each: _SMALL | own for each, own in dict(small).items()}
   panels = [*tables.values()] or [_SMALL | changes]

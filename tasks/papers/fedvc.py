@@ -4,7 +4,7 @@ Data Distribution", ECCV 2020, arXiv:2003.08082.
 Tables 2 to 4 have the accuracy after 1,000, 2,500 and 5,000 rounds. The accuracy after 5,000
 rounds comes first in a row, because listings show the first number. Table 2 also has the
 accuracy after 10,000, 25,000 and 50,000 local batches of the slowest client. Table 5 counts
-the rounds until a fraction of the centralized accuracy, which is measured after every round.
+the rounds until a fraction of the centralized accuracy. Its runs evaluate after every round.
 50,000 batches are 12,500 rounds of virtual clients, which take 4 batches per round. Without
 virtual clients, the slowest of ten clients of User-120k takes at least 4 batches per round. Rows
 on Landmarks set the network, the head and the crops of this paper, because the task's defaults
@@ -31,7 +31,7 @@ _COMMON = {
 # paper. They have twice the images of an average client (in User-120k, many times as many). 40
 # rounds correspond to the paper's 5,000, and 400 batches to 50,000. We leave out the paper's
 # columns after 1,000 and 2,500 rounds. We fixed these settings after a pilot with different data
-# and seeds (100), before the judged seeds ran.
+# and seeds (100), before the judged runs.
 _UNEQUAL = {
   **_COMMON,
   **_START,
@@ -46,7 +46,7 @@ _UNEQUAL = {
 }
 # Clients have as many images as in iNaturalist-User-120k. The learning rate is small, so that
 # scores still rise after half of the rounds. We fixed these settings after a pilot with different
-# data and seeds (100), before the judged seeds ran.
+# data and seeds (100), before the judged runs.
 _FEW_IMAGES = {
   **_UNEQUAL,
   'num_classes': 200,
@@ -71,7 +71,7 @@ _EQUAL = {
 # Clients train five local epochs, and there are no virtual clients. The standard deviation of
 # client sizes is 1.1 times the mean, as in `glyphs-landmarks`. A log-normal distribution with a
 # deviation of 0.9 gives this ratio. After 24 rounds, scores and FedIR's gain still rise. We fixed
-# these settings after a pilot with different data and seeds (100), before the judged seeds ran.
+# these settings after a pilot with different data and seeds (100), before the judged runs.
 _LANDMARKS = {
   **_UNEQUAL,
   'size_deviation': 0.9,

@@ -50,7 +50,7 @@ class Number(NamedTuple):
 class Row(NamedTuple):
   """One experiment of a table."""
 
-  task: str  # A task with the paper's data, or with data of the same shape.
+  task: str  # A task with the paper's data, or with procedural data of the same sizes.
   algorithm: str
   # Published results by name (`tasks.papers.names`); None: the number is unknown here.
   published: Mapping[str, Number | None]
@@ -127,7 +127,7 @@ class Result:
   source: str
   caption: str
   notes: str = ''  # Sentences on doubts about the numbers, and on differences from the paper.
-  # Forms by scale. 'small' takes minutes on procedural data. 'real' takes hours on small real
+  # Runs by scale. 'small' takes minutes on procedural data. 'real' takes hours on small real
   # data and needs no GPU. 'paper' has the paper's data and settings.
   forms: Mapping[str, Form] = dataclasses.field(default_factory=dict)
 
@@ -236,8 +236,8 @@ class PaperTable(Result):
 def beside(row: Row, rows: Sequence[Row], algorithm: str) -> Row | None:
   """Returns the row of `algorithm` to which `row` is compared, or None.
 
-  Both rows have the same task. Each change of the returned row that applies to the algorithm of
-  `row` is also a change of `row`, except the number of rounds.
+  Both rows have the same task. `row` has all changes of the returned row that apply to the
+  algorithm of `row`, except the number of rounds.
   """
   for other in rows:
     shared = without(applying(other.changes, row.algorithm), ('rounds',))
@@ -263,10 +263,10 @@ def of_csv(
 
   `of`: tables whose rows a figure draws, with a panel for each task.
   `task`, `algorithms`: draw only rows of this task and these algorithms.
-  `what`: describes the small form; '': there is none.
-  `small`: tables whose rows the small form has, with changed settings for each table. Default:
-    the first table, with the changes `shared`.
-  `real`: describes the form on real data; '': there is none.
+  `what`: describes the runs at the small scale; '': there are none.
+  `small`: tables whose rows run at the small scale, with changed settings for each table.
+    Default: the first table, with the changes `shared`.
+  `real`: describes the runs at the real scale; '': there are none.
   `seeds`: the paper's seeds.
   """
   paper, own = words['paper'].lower(), _table(words['number'])

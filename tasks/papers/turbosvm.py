@@ -95,7 +95,7 @@ RESULTS = (
     'Table 2',
     'Rounds to an accuracy; 8 clients, one local epoch',
     _FIRST_ROUND,
-    # Rows are judged by the best score, but counting rounds needs the target.
+    # Table 2 counts the rounds until this target.
     shared={**_SMALL, 'target': 'top1:0.7'},
     real=_SHAKESPEARE,
   ),
