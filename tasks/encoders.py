@@ -57,7 +57,7 @@ OPTIONS = (
   hp.Hyperparameter(
     'crop',
     MIDDLE,
-    "part of a training image that is used: 'middle', as in the test; 'random', a random square of"
+    "part of a training image to use: 'middle', the same as in tests; 'random', a random square of"
     " --image_size from an image scaled to 8/7 of it (FedSS: 224 of 256); 'scale', a part of"
     " random area and aspect ratio, mirrored at random (FedVC). With 'random' and 'scale', tests"
     ' use the middle 7/8',

@@ -318,7 +318,7 @@ TASKS = (
   ),
   _task(
     name='items-demo',
-    summary='procedural histories, as large as a small set of ratings: 1,682 items, 943 users',
+    summary='procedural histories with the sizes of a small set of ratings: 1,682 items, 943 users',
     read=_draw,
     licence=task.DRAWN,
     options=task.options(

@@ -20,9 +20,9 @@ SPLIT = hp.Hyperparameter(
   'split',
   '',
   'which client owns each example: a CSV user_id,image_id,class, FILE.csv:COLUMN, or the folder'
-  ' or zip of launch.make_splits; class: one client per class; iid:100: 100 random clients;'
-  ' dirichlet, for CIFAR and glyphs: see --concentration. Default: the clients that the data'
-  ' name; for sparse text, class',
+  ' or zip of launch.make_splits. Or a rule: class (one client per class), iid:100 (100 random'
+  ' clients), or dirichlet (only for CIFAR and glyphs, see --concentration). Default: the clients'
+  ' that the data name, or class for sparse text',
 )
 TEST_FILE = hp.Hyperparameter(
   'test_file',
@@ -60,7 +60,7 @@ _RECORD_FEATURES = hp.Hyperparameter(
   'record_features',
   '',
   'names of the features in TFRecords: image=NAME,class=NAME,user=NAME,id=NAME. Default:'
-  " usual names, such as TFF's image/encoded_jpeg and class",
+  " common names, such as TFF's image/encoded_jpeg and class",
 )
 USER_COLUMN = hp.Hyperparameter(
   'user_column',
