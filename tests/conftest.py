@@ -1,4 +1,4 @@
-"""Fixtures of all tests: one TFF worker a test process, and the real data."""
+"""Fixtures of all tests: one TFF worker per test process, and the folder of real data."""
 
 import dataclasses
 import gc
@@ -13,21 +13,21 @@ from datasets import cache_folder as cache_folder_lib
 from tff_xc import lean_tensorflow
 
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-# An op has one thread, as in the in-process runtime, whichever test runs first:
-# more sum in another order. A call would be too late, since some modules of tests
-# run ops when they are imported.
+# Every op uses one thread, as in the in-process runtime, because more threads would add numbers in
+# another order. An environment variable works in all cases: a call here would be too late, because
+# some test modules run ops when they are imported.
 os.environ.setdefault('TF_NUM_INTRAOP_THREADS', '1')
 lean_tensorflow.install()
 
-# A shell starts background processes with this signal ignored, and their
-# children inherit that. Tests that interrupt a process would wait for ever.
+# A shell starts background processes with this signal ignored, and their children inherit the
+# setting. Tests that interrupt a process would then wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish():
-  """Lets the garbage collector pass over what the imports made, and run less.
+  """Makes the garbage collector skip the objects of imported modules, and run less often.
 
-  It took about a tenth of the time in which TFF traces and compiles.
+  Garbage collection took about a tenth of the time in which TFF traces and compiles.
   """
   gc.collect()
   gc.freeze()
@@ -36,7 +36,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope='session', autouse=True)
 def cache_folder(tmp_path_factory):
-  """Caches parsed files here, for this process and those that it starts."""
+  """Sets a temporary folder for parsed files in this process and its child processes."""
   with pytest.MonkeyPatch.context() as patch:
     folder = tmp_path_factory.mktemp('cache')
     patch.setenv(cache_folder_lib.VARIABLE, str(folder))
@@ -46,7 +46,10 @@ def cache_folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def few_pictures(request, monkeypatch):
-  """Lets no run in this process draw its curves, half a second each, unasked."""
+  """Skips the curves of runs in this process, unless a test has the mark `pictures`.
+
+  Drawing the curves of a run takes half a second.
+  """
   training = sys.modules.get('tff_xc.experiment.training')
   if training and 'pictures' not in request.keywords:
     monkeypatch.setattr(training, 'draw_curves', lambda run_dir: None)
@@ -54,7 +57,10 @@ def few_pictures(request, monkeypatch):
 
 @pytest.fixture
 def blank_pictures(monkeypatch):
-  """Saves a dot for each picture of this process, half a second each."""
+  """Saves one pixel instead of each picture in this process.
+
+  Drawing a picture takes half a second.
+  """
   from PIL import Image
 
   from tff_xc.report import pictures
@@ -68,7 +74,7 @@ def blank_pictures(monkeypatch):
 
 @pytest.fixture(scope='session')
 def tff_worker():
-  """Installs TFF's own worker as the default context of this process."""
+  """Installs TFF's worker as the default context of this process."""
   from tff_xc.runtime import registry
 
   return registry.install('worker')
@@ -76,7 +82,7 @@ def tff_worker():
 
 @pytest.fixture(scope='session')
 def in_process_context(tff_worker):
-  """Returns the in-process runtime; it compiles a computation once."""
+  """Returns the in-process runtime, which compiles each computation only once."""
   import tensorflow_federated as tff
 
   from tff_xc.runtime import registry
@@ -98,15 +104,15 @@ def in_process(in_process_context, tff_worker):
 
 @pytest.fixture(scope='module')
 def _built():
-  """The processes that `built_once` shares, each with what it was made of."""
+  """The learning processes that `built_once` shares, each with its algorithm and seed."""
   return []
 
 
 @pytest.fixture
 def built_once(monkeypatch, _built):
-  """Lets runs of one algorithm, in the tests of a file, share its process.
+  """Builds and compiles only one learning process for equal algorithms in the tests of a file.
 
-  It is compiled once. How the algorithm draws clients is no part of it.
+  Algorithms also count as equal if they only sample clients differently.
   """
   from tests import sameness
   from tff_xc.round import process
@@ -126,7 +132,7 @@ def built_once(monkeypatch, _built):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-  """Lets a few rows already fill several blocks of `round.nearest`."""
+  """Makes the blocks of `round.nearest` so small that a few rows fill several blocks."""
   from tff_xc.round import nearest
 
   monkeypatch.setattr(nearest, '_ROWS', 7)
@@ -136,7 +142,7 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture(scope='session')
 def data_dir() -> pathlib.Path:
-  """Returns the directory of the real data sets; skips if it is absent."""
+  """Returns the directory of the real data sets. Skips the test if the directory is missing."""
   root = pathlib.Path(__file__).parents[1]
   path = pathlib.Path(os.environ.get('TFF_XC_DATA', root / '..' / 'shared' / 'data'))
   if not path.is_dir():

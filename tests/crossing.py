@@ -1,7 +1,7 @@
-"""The values sent between server and clients, in a compiled and a real round.
+"""Records the values that server and clients exchange, in a compiled round and in a real round.
 
-They are read from the computation that the runtimes run: its broadcasts,
-selects and aggregations, and the clients' inputs and outputs.
+The values are read from the computation that the runtimes execute: its broadcasts, selects and
+aggregations, and the inputs and outputs of clients.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ _BROADCASTS = ('federated_broadcast', 'federated_value_at_clients')
 
 @dataclasses.dataclass(frozen=True)
 class Crossings:
-  """The bindings of a computation that send values between placements.
+  """The bindings of a computation that send values between server and clients.
 
   Attributes:
     broadcasts: by name, the type of a value that every client receives.
-    selects: by name, (name of the request that holds the keys, keys' type,
-      type of a slice).
+    selects: by name, (name of the request that contains the keys, type of the keys, type of a
+      slice).
     aggregates: by name, (value type, accumulator type).
   """
 
@@ -42,7 +42,7 @@ class Crossings:
 
 
 def of(computation: tff.Computation) -> Crossings:
-  """Finds the crossings of a computation, in the form that runtimes run."""
+  """Finds the bindings in a computation that send values, in the form that runtimes execute."""
   return _of(_bindings(computation)[1])
 
 
@@ -69,7 +69,7 @@ def _of(bindings) -> Crossings:
 
 
 def tensors(type_spec: tff.Type) -> list[tff.TensorType]:
-  """Returns the types of all tensors in a type and in sequences' elements."""
+  """Returns the types of all tensors in a type, also in the elements of sequences."""
   if isinstance(type_spec, tff.SequenceType):
     return tensors(type_spec.element)
   if isinstance(type_spec, tff.StructType):
@@ -78,7 +78,7 @@ def tensors(type_spec: tff.Type) -> list[tff.TensorType]:
 
 
 def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
-  """Runs a round in this process and records the values that crossed.
+  """Runs a round in this process and records the values that server and clients exchange.
 
   Args:
     computation: `next` of a process, called with `state` and `cohort`.
@@ -93,7 +93,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
   """
   bindings = _bindings(computation)
   monkeypatch.setattr(program_lib, '_bindings', lambda _: bindings)
-  # Keeps every binding at the clients, so that it can be read afterwards.
+  # Keep every client value until the end of the round, so that this function can read it.
   monkeypatch.setattr(phases.Phase, '_outliving', lambda self: [s.name for s in self._mapped])
   program = program_lib.Program(computation)
   made, folded = [phases.Phase(program, i) for i in range(program.phases)], []
@@ -117,7 +117,7 @@ def run(computation: tff.Computation, state, cohort, monkeypatch) -> dict:
   asked = [
     [_arrays(found[request][i])[0] for i in each] for request, *_ in crossings.selects.values()
   ]
-  # Padding repeats an id.
+  # Padding repeats an id, so keep only the first place of each id.
   first = [[np.unique(k, return_index=True)[1] for k in a] for a in asked]
   selected = [
     [_elements(found[name][i])[first[s][i]] for i in each]
@@ -142,7 +142,7 @@ def _metrics(program, found, computation) -> dict[str, float]:
 
 
 def _recording(phase, call, folded: list):
-  """Wraps `call`: also appends the tensors of a client's output to `folded`."""
+  """Wraps `call`, so that it also appends the tensors of a client's output to `folded`."""
   names = [phases._value(step.name) for step in phase._folding]
 
   def record(environment, place):
@@ -156,7 +156,7 @@ def _recording(phase, call, folded: list):
 
 
 def _elements(dataset) -> np.ndarray:
-  """Returns a row for each element; its numbers side by side."""
+  """Returns a row for each element, with all numbers of the element side by side."""
 
   def flat(element):
     return np.hstack([np.ravel(t) for t in _arrays(element)])

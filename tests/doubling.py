@@ -1,4 +1,4 @@
-"""Runs of a process of plain numbers, which are fast and reach every case."""
+"""Runs a learning process of plain numbers, which is fast enough to test many cases."""
 
 import collections
 import csv
@@ -24,7 +24,7 @@ State = collections.namedtuple('State', 'weights round_number')
 
 
 class Doubling:
-  """A process that doubles its weights, and that can be interrupted."""
+  """A process that doubles its weights in each round. A test can interrupt it."""
 
   def __init__(self, interrupt_at=None):
     self._interrupt_at = interrupt_at
@@ -51,7 +51,7 @@ class Doubling:
 
 
 class At(Doubling):
-  """Does something before a round."""
+  """A doubling process that calls a function before one of its rounds."""
 
   def __init__(self, rounds_done, function):
     super().__init__()
@@ -64,9 +64,9 @@ class At(Doubling):
 
 
 class Keeping(Doubling):
-  """A doubling process whose clients keep the sum of the weights that they saw."""
+  """A doubling process whose clients keep the sum of the weights that they received."""
 
-  spec = tf.TensorSpec([2000])  # Two blocks of a file.
+  spec = tf.TensorSpec([2000])  # A client's state fills two blocks of a file.
 
   def next(self, state, examples):
     examples = list(examples)
@@ -79,7 +79,7 @@ class Keeping(Doubling):
 
 
 def _cohort(round_number):
-  """Returns two of five clients."""
+  """Returns two of five clients; which two depends on the round."""
   ids = round_number % 3, 3 + round_number % 2
   values = [examples_lib.ClientExamples((), (), np.int64(i), ()) for i in ids]
   return cohort.Cohort(values, 1, ('reader', 'writer'))
@@ -122,7 +122,7 @@ def rows(path):
 
 
 def assert_same_arrays(path, whole):
-  """Checks that a run has the checkpoints and states of another one."""
+  """Checks that a run has the same checkpoints and client states as another run."""
   for file in whole.rglob('*.npz'):
     with np.load(file) as a, np.load(path / file.relative_to(whole)) as b:
       assert a.files == b.files

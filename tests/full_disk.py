@@ -1,4 +1,4 @@
-"""A small file system that can be filled up, for tests of a full disk."""
+"""Mounts a small file system that tests fill up, to test a full disk."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ class Disk:
   """A mounted file system.
 
   Attributes:
-    path: where it is mounted.
+    path: where the file system is mounted.
   """
 
   def __init__(self, path: pathlib.Path):
@@ -21,7 +21,7 @@ class Disk:
     self._filler = path / 'filler'
 
   def fill(self, left: int = 0) -> None:
-    """Fills it up, but for so many bytes."""
+    """Fills the file system until only `left` bytes are free."""
     with open(self._filler, 'ab', buffering=0) as file:
       with contextlib.suppress(OSError):
         while True:
@@ -34,7 +34,7 @@ class Disk:
 
 @contextlib.contextmanager
 def mounted(path: pathlib.Path, size: str) -> Iterator[Disk | str]:
-  """Mounts a `Disk` of this size for the block; yields why not where it cannot."""
+  """Mounts a `Disk` of this size for the block. If this is impossible, yields the reason."""
   path.mkdir()
   why = 'only root can mount a small file system'
   if os.geteuid() == 0:
@@ -46,5 +46,5 @@ def mounted(path: pathlib.Path, size: str) -> Iterator[Disk | str]:
   try:
     yield Disk(path)
   finally:
-    # Lazily, since a run that a test refers to may hold its lock.
+    # Use a lazy unmount, because a run of the test may still hold a lock there.
     subprocess.run(['umount', '-l', str(path)], check=True)

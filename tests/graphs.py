@@ -1,11 +1,11 @@
-"""Finds a graph's ops on tensors of all rows, by their shapes."""
+"""Finds a graph's ops on tensors that contain all rows of a table, by the tensors' shapes."""
 
-# These ops copy nothing: they are an argument, or a name for a tensor.
+# These ops copy nothing. They are an argument or another name for a tensor.
 _FREE = ('Placeholder', 'Identity', 'NoOp')
 
 
 def is_scatter(op) -> bool:
-  """Whether the op writes rows into a tensor, perhaps in place."""
+  """Whether the op writes rows into a tensor, possibly in place."""
   return op.type == 'TensorScatterUpdate'
 
 
@@ -14,11 +14,11 @@ def work_on_all_rows(concrete, num_rows: int) -> list[str]:
 
   Args:
     concrete: a concrete function of tensors that have `num_rows` rows.
-    num_rows: the number of rows, which no other axis has as its length.
+    num_rows: the number of rows. No other axis may have this length.
 
   Returns:
-    Descriptions of the ops with such a tensor as input or output, except those
-    that gather rows from it or scatter rows into it.
+    Descriptions of the ops with such a tensor as input or output, except ops that gather
+    rows from it or scatter rows into it.
   """
 
   def has_all_rows(tensors):

@@ -1,12 +1,13 @@
 """Runs that kill themselves: python -m tests.killed DIRECTORY MOMENTS POINTS.
 
-Makes a run below the directory for the first of `MOMENTS`, so many; kill -9 ends it
-at that moment. Each run is a fork of this process, so that TensorFlow is
-imported once. This process computes nothing, since TensorFlow forks badly after
-it has computed something. More runs, in which clients keep states, end at
-POINTS random ones of all calls that open, rename or remove one of their files;
-these are killed once more while they resume. A last run finds DIRECTORY/held in
-use by another process.
+The program makes a run for each of the first MOMENTS entries of `MOMENTS`, in a folder of
+DIRECTORY. `kill -9` ends the run at that moment. Each run is a fork of this process, so that
+TensorFlow is imported once. This process itself computes nothing, because a process cannot safely
+fork after TensorFlow has computed something.
+
+In further runs, clients keep states. These runs are killed at POINTS random moments, each before a
+call that opens, renames or removes a file of the run. Each of these runs is killed once more while
+it resumes. The last run finds that another process uses DIRECTORY/held.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ def kill():
 
 
 def killing(function, is_it):
-  """Wraps `function`: kill -9 if `is_it` is true of its arguments."""
+  """Wraps `function`: kills this process with -9 if `is_it` returns true for the arguments."""
 
   def wrapped(*args, **kwargs):
     if is_it(*args):
@@ -40,13 +41,16 @@ def killing(function, is_it):
 
 
 def evaluating(weights):
-  """Kills in the evaluation of these weights."""
+  """Returns a run that is killed while it evaluates these weights."""
   score = killing(doubling.score, lambda found: found == weights)
   return lambda path: doubling.run(path, evaluate=score)
 
 
 def replacing(name, resumed=False):
-  """Kills before a file of this name is in place, perhaps in a run that resumes."""
+  """Returns a run that is killed before a file of this name is in place.
+
+  With `resumed`, the run is interrupted before, and killed after it resumes.
+  """
 
   def run(path):
     if resumed:
@@ -58,7 +62,7 @@ def replacing(name, resumed=False):
 
 
 def interrupted(path):
-  """Makes six rounds of a run."""
+  """Runs six rounds, and then interrupts the run."""
   with contextlib.suppress(KeyboardInterrupt):
     doubling.run(path, process=doubling.Doubling(interrupt_at=6))
 
@@ -69,7 +73,7 @@ def between_row_and_checkpoint(path):
 
 
 def renaming_metrics(times):
-  """Kills before the file of metrics is renamed for the last of so many times."""
+  """Returns a run that is killed before it renames metrics.csv for the time number `times`."""
 
   def run(path):
     renamed = []
@@ -107,19 +111,19 @@ MOMENTS = {
 }
 
 
-# Those of the quick tests.
+# The numbers of moments and points in the quick tests.
 QUICK_MOMENTS, QUICK_POINTS = 5, 2
 POINTS = 20
 _CALLS = ('open', 'os.rename', 'os.remove', 'os.mkdir')
 
 
 def counted(path, last=0):
-  """Makes or resumes a run whose clients keep states.
+  """Starts or resumes a run whose clients keep states.
 
   Args:
     path: the run's directory.
-    last: kill -9 before this call, from 1, that concerns its files; 0: never,
-      and the number of calls becomes DIRECTORY/calls.
+    last: kill the process before call number `last` (from 1) that concerns the run's files.
+      With 0, the run is not killed, and the number of calls is written to DIRECTORY/calls.
   """
   calls = []
 
@@ -135,7 +139,7 @@ def counted(path, last=0):
 
 
 def killed_at_random(root, number):
-  """Makes `number` runs root/point_I; returns what went wrong, or ''."""
+  """Makes `number` runs root/point_I. Returns what went wrong, or ''."""
   in_a_fork(counted, root / 'keeping')
   calls, draw = int((root / 'calls').read_text()), random.Random(0)
   points = draw.sample(range(1, calls + 1), POINTS)
@@ -144,14 +148,14 @@ def killed_at_random(root, number):
     status = in_a_fork(lambda p, n=point: counted(p, n), path)
     if status != -signal.SIGKILL:
       return f'{path} ended with status {status}'
-    # A resumed run makes fewer calls, and may end before this one.
+    # The resumed run makes fewer calls, so it may end before this call.
     again = draw.randint(1, calls)
     in_a_fork(lambda p, n=again: counted(p, n), path)
   return ''
 
 
 def in_a_fork(function, path) -> int:
-  """Runs `function` in a fork; returns its status, negative for a signal."""
+  """Runs `function` in a fork. Returns the exit status, which is negative after a signal."""
   child = os.fork()
   if not child:
     try:

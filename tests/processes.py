@@ -1,4 +1,4 @@
-"""Processes that tests start, and whether they end."""
+"""Starts processes for tests, and checks whether processes end."""
 
 import subprocess
 import sys
@@ -8,21 +8,21 @@ import psutil
 
 
 def run(command, **more) -> subprocess.CompletedProcess:
-  """Runs a command; returns its status, and what it printed as text.
+  """Runs a command. Returns its exit status and its output as text.
 
-  `more`: as of `subprocess.run`.
+  `more` are arguments of `subprocess.run`.
   """
   how = {'capture_output': True, 'text': True, 'check': False}
   return subprocess.run(command, **{**how, **more})
 
 
 def python(*arguments, **more) -> subprocess.CompletedProcess:
-  """Runs Python with these arguments, see `run`."""
+  """Runs Python with these arguments; see `run`."""
   return run([sys.executable, *arguments], **more)
 
 
 def is_running(pid: int) -> bool:
-  """Whether a process exists and is no zombie."""
+  """Whether a process exists and is not a zombie."""
   try:
     return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
   except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Every registered algorithm on a tiny model, and runs whose clients keep something."""
+"""Builds every registered algorithm on a tiny model, and runs rounds whose clients keep states."""
 
 import functools
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from tests import tiny, tiny_sparse
 from tff_xc.algorithms import registry
 from tff_xc.round import algorithm as algorithm_lib, examples, process as process_lib
 
-N = 29  # No other axis has this length.
+N = 29  # No other axis has the length N.
 DENSE, SPARSE = tiny.model(N), tiny_sparse.model(N)
 FEDERATED = [name for name, found in registry.ALGORITHMS.items() if found.has_clients]
 
@@ -20,10 +20,10 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
   """Returns an algorithm with few negatives and small batches.
 
   Args:
-    name: of the algorithm.
+    name: the algorithm's name.
     model: `DENSE` or `SPARSE`.
-    max_features: the rows of the feature table that a client requests; 0: all.
-    **given: other hyper-parameters, used if the algorithm has them.
+    max_features: how many rows of the feature table a client requests; 0 means all rows.
+    **given: other hyperparameters, used if the algorithm has them.
   """
   entry = registry.get(name)
   given = {'client_learning_rate': 0.1, 'batch_size': 2, 'negatives': 4, **given}
@@ -39,20 +39,20 @@ def algorithm(name: str, model=DENSE, max_features: int = 0, **given):
 
 @functools.lru_cache(maxsize=32)
 def process(name: str, model=DENSE, max_features: int = 0, **given):
-  """Returns the process of `algorithm`, built once for all tests."""
+  """Returns the learning process of `algorithm`, which is built once for all tests."""
   made = algorithm(name, model, max_features, **given)
   return process_lib.build_process(made, 5)
 
 
 class Clients:
-  """Keeps the states of clients, if their algorithm has states.
+  """Keeps the states of clients, if the algorithm has client states.
 
   Attributes:
-    kept: by client, what it keeps.
+    kept: the state of each client, by client.
   """
 
   def __init__(self, client_state):
-    """Args: the algorithm's `client_state`, or None."""
+    """Takes the algorithm's `client_state`, or None."""
     self._spec = client_state and client_state.spec
     self.kept = {}
 
@@ -68,7 +68,7 @@ class Clients:
     return client._replace(state=state)
 
   def take(self, metrics) -> None:
-    """Takes what a round's clients returned among its metrics."""
+    """Stores the client states that are among a round's metrics."""
     if not self._spec:
       return
     found = metrics[examples.NAME]
@@ -77,16 +77,16 @@ class Clients:
 
 
 class Run(NamedTuple):
-  """Some rounds."""
+  """The result of some rounds."""
 
-  first: Any  # The server's state before the first round, and after the last.
+  first: Any  # The server's state before the first round.
   last: Any
-  kept: dict  # By client, what it keeps.
-  metrics: list  # Of each round.
+  kept: dict  # The state of each client, by client.
+  metrics: list  # The metrics of each round.
 
 
 def run(learning, cohorts, client_state=None) -> Run:
-  """Runs a round for each cohort; clients keep what the algorithm's `client_state` says."""
+  """Runs a round for each cohort. `client_state` defines the states of clients, if any."""
   clients, metrics = Clients(client_state), []
   first = state = learning.initialize()
   for cohort in cohorts:

@@ -1,4 +1,4 @@
-"""Whether two objects were made alike, functions in them included."""
+"""Checks whether two objects were built in the same way; compares functions by their code."""
 
 import dataclasses
 import functools
@@ -10,10 +10,10 @@ import tensorflow_federated as tff
 
 
 def same(a: Any, b: Any) -> bool:
-  """Whether two objects are equal, functions by their code and what it refers to.
+  """Whether two objects are equal, if functions with equal code and equal values are equal.
 
-  Two calls of one builder return functions that are not equal, and yet compute
-  the same. Where it cannot tell, objects are not the same.
+  Two calls of one builder return functions that Python does not consider equal, although they
+  compute the same. If this function cannot compare two objects, they count as different.
   """
   if a is b:
     return True
@@ -41,6 +41,6 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _given(function):
-  """Returns all that a function knows beside its code and its module."""
+  """Returns the values that a function uses, except those of its module."""
   cells = [cell.cell_contents for cell in function.__closure__ or ()]
   return cells, function.__defaults__, function.__kwdefaults__

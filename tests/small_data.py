@@ -14,7 +14,7 @@ from tff_xc.encoders import encoder
 
 
 def images(clients: int = 6, num_classes: int = 8):
-  """Returns (data set, model): 10 images a client, of 4 classes."""
+  """Returns (data set, model). Each client has 10 images of 4 classes."""
   random = np.random.default_rng(0)
   owners = np.arange(10 * clients) // 10
   y = (np.arange(10 * clients) % 4 + owners) % num_classes
@@ -53,7 +53,7 @@ GLYPHS = {
   'eval_every': 2,
 }
 
-# Flags of launch.train.
+# Flags of `launch.train`.
 SPARSE_WORDS = (
   '--task=sparse-words',
   '--num_classes=10',
@@ -67,10 +67,10 @@ SPARSE_WORDS = (
 
 
 def trained_and_resumed(folder: pathlib.Path, algorithm: str, **given) -> dict[str, np.ndarray]:
-  """Trains `folder`/straight, and `folder`/resumed which stops after two of four rounds.
+  """Trains four rounds without a stop, and four rounds with a stop after two.
 
-  They must keep the same in the end, clients too; it returns the last checkpoint's
-  arrays.
+  The runs are in `folder`/straight and `folder`/resumed. Checks that both keep equal checkpoints
+  and client states, and returns the arrays of the last checkpoint.
   """
   for name, rounds in (('straight', 4), ('resumed', 2), ('resumed', 4)):
     changes = {**GLYPHS, **given, 'rounds': rounds}
@@ -82,7 +82,7 @@ def trained_and_resumed(folder: pathlib.Path, algorithm: str, **given) -> dict[s
 
 
 def kept_by_clients(run_dir: pathlib.Path) -> dict[int, dict[str, np.ndarray]]:
-  """Returns what each client keeps after the four rounds of a run."""
+  """Returns the state of each client after the four rounds of a run."""
   with np.load(run_dir / 'checkpoints' / 'round_4.npz') as file:
     ids, rounds = (file[f'more:client_{n}'].tolist() for n in ('ids', 'rounds'))
   return {

@@ -1,7 +1,7 @@
-"""The BUILD files name the files of the tree and the packages they import.
+"""BUILD files must name the files of the tree and the packages that these files import.
 
-Bazel copies into a target's sandbox only the files that its BUILD file names. A
-test of a package that is imported and not named fails only under Bazel.
+Bazel copies into a target's sandbox only the files that its BUILD file names. If a test imports a
+package that the BUILD file does not name, the test fails only under Bazel.
 """
 
 import ast
@@ -33,7 +33,7 @@ CHECKOUT_ONLY = {
 
 
 def calls(package):
-  """Returns the rules of a BUILD file: the rules' names and arguments."""
+  """Returns the rules of a BUILD file, as pairs of the rule's name and its arguments."""
   tree = ast.parse((ROOT / package / 'BUILD.bazel').read_text())
   return [
     (node.func.id, {word.arg: word.value for word in node.keywords})
@@ -78,7 +78,7 @@ def test_a_library_has_all_its_other_files(package):
 
 
 def imported(path):
-  """Returns this project's packages that a file imports, in functions too."""
+  """Returns the packages of this project that a file imports, also inside functions."""
   found = set()
   for node in ast.walk(ast.parse(path.read_text())):
     if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Heads, and the weights of an embedding classifier."""
+"""Tests heads, and the weights of an embedding classifier."""
 
 import numpy as np
 import pytest

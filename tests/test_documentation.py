@@ -1,4 +1,4 @@
-"""The code of README and docs runs."""
+"""Runs the code of README and docs."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def test_the_examples_of_own_data_network_and_algorithm_run(in_process, tmp_path
   y = np.array([0, 1, 1, 1])
   np.save('embeddings.npy', np.zeros([4, 3]))
   x = np.random.default_rng(0).integers(0, 256, [4, 28, 28], np.uint8)
-  # Dataclasses look their module up.
+  # Dataclasses look up their module by name.
   names = {'np': np, 'x': x, 'y': y, 'client': y + 5, 'run_dir': 'run'}
   names['__name__'] = __name__
   for example in examples:
@@ -69,7 +69,7 @@ def test_the_code_of_coming_from_tff_runs(
 
   from tff_xc.runtime import registry
 
-  # A second runtime of a process would compile all of it once more.
+  # A second runtime in this process would compile everything again.
   monkeypatch.setattr(registry, 'install', lambda _: in_process_context)
   tff.framework.set_default_context(in_process_context)
   monkeypatch.chdir(tmp_path)
@@ -80,7 +80,7 @@ def test_the_code_of_coming_from_tff_runs(
   finally:
     tff.framework.set_default_context(tff_worker)
   assert names['state'].round_number == 1
-  # All of a client's 10 classes and 20 negatives.
+  # The client requests the rows of its 10 classes and of 20 negatives.
   assert names['metrics']['class_rows'] == 30
   assert names['metrics']['examples'] == 20
   assert "{'top1': 0." in capsys.readouterr().out
@@ -93,7 +93,7 @@ def test_the_code_of_coming_from_tff_runs(
 def test_the_commands_and_the_code_of_using_models_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   own_examples.photos(tmp_path)
-  (tmp_path / 'photos/dog/3.jpg').unlink()  # No image.
+  (tmp_path / 'photos/dog/3.jpg').unlink()  # This file is not an image.
   shutil.copy(tmp_path / 'photos/emu/1.jpg', tmp_path / 'new.jpg')
   page = documents.page('using_models')
   draw, program = documents.code(page, 'python')

@@ -1,11 +1,11 @@
-"""What README and docs name exists: flags, files, tests, pages, settings."""
+"""The flags, files, tests, pages and settings that README and docs name exist."""
 
 import re
 
 from tests import documents
 from tests.launch import flag_values, light
 
-# Own data, whose commands other tests run.
+# Other tests run the commands of these tasks on the user's own data.
 OWN = ('images', 'table', 'sparse-text', 'sparse-text-sets')
 
 
@@ -32,7 +32,7 @@ def test_every_file_named_exists():
 
 
 def test_every_test_named_exists():
-  """A page says how an algorithm was checked: `FILE`: (`test`, `test`)."""
+  """Checks lists of tests in docs, which have the form `FILE`: (`test`, `test`)."""
   for path in documents.PAGES:
     parts = re.split(r'`(tests/[\w/]+\.py)`', path.read_text())
     for file, after in zip(parts[1::2], parts[2::2], strict=True):
@@ -55,7 +55,7 @@ def test_every_link_and_anchor_exists():
 
 
 def test_every_training_command_resolves():
-  """Its task, algorithm and flags fit each other; its data may be elsewhere."""
+  """Checks that task, algorithm and flags fit each other. The data may be missing."""
   resolved = 0
   for path in documents.FILES:
     for command, *given in documents.commands(path.read_text()):

@@ -1,4 +1,4 @@
-"""What identifies the program: its source files, whatever git says."""
+"""The record of the program covers its source files, and does not depend on git."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tff_xc import environment
 
 @pytest.fixture(name='copy')
 def _copy(tmp_path, monkeypatch):
-  """A checkout without git."""
+  """Creates a small checkout without git."""
   for name in ('tff_xc/a.py', 'tasks/experiment.py', 'datasets/xc/read.py'):
     file = tmp_path / name
     file.parent.mkdir(parents=True)
@@ -19,7 +19,7 @@ def _copy(tmp_path, monkeypatch):
 
 
 def _sources():
-  return environment.sources.__wrapped__()  # Without its cache.
+  return environment.sources.__wrapped__()  # Without the cache.
 
 
 def test_the_checksum_is_of_names_and_contents_of_source_files(copy):
@@ -37,7 +37,7 @@ def test_the_checksum_is_of_names_and_contents_of_source_files(copy):
   assert {**edited, 'datasets': before['datasets']} == before
   (copy / 'tff_xc' / 'a.py').rename(copy / 'tff_xc' / 'b.py')
   assert _sources()['tff_xc'] != before['tff_xc']
-  # Of a wheel, another package called datasets is not ours.
+  # An installed wheel has no tasks/. A package `datasets` then belongs to another project.
   (copy / 'tasks' / 'experiment.py').unlink()
   assert list(_sources()) == ['tff_xc']
 

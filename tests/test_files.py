@@ -1,4 +1,4 @@
-"""Atomic writes, JSON, and files that announce more than the memory holds."""
+"""Atomic writes, JSON, and files that declare more data than the memory has space for."""
 
 import csv
 import json
@@ -91,7 +91,7 @@ def test_zeros_that_unpack_to_very_much_are_refused(tmp_path):
 
 
 def test_a_csv_holds_exact_values(tmp_path):
-  """Also what a spreadsheet would run, and all that some program takes for an end of a line."""
+  """Also values that a spreadsheet would execute, and all characters that may end a line."""
   path = tmp_path / 'classes.csv'
   names = ['@ann', '-x', '=bob', '+49 1', "'q'", 'a"b,c', 'x\u200ey', ' z ']
   names += ['a\rb', 'a\r\nb', 'a\nb', 'a\u2028b\x85\x0c', '\t', '']
@@ -106,6 +106,6 @@ def test_a_csv_holds_exact_values(tmp_path):
     table.to_csv(file, index=False, lineterminator='\r\n')
   assert path.read_bytes() == written
   assert written.startswith(b'class,name\n')
-  with files.csv_rows(path) as file:  # A file's name that is not UTF-8.
+  with files.csv_rows(path) as file:  # A file name that is not UTF-8.
     csv.writer(file).writerow(['\udcff'])
   assert path.read_text() == '\\udcff\n'

@@ -1,4 +1,4 @@
-"""What is optional may be missing: users without a home, and homes of others."""
+"""Users without a home directory, and home directories of other users."""
 
 import os
 import pathlib

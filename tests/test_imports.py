@@ -1,7 +1,7 @@
-"""Imports run downwards only, inside functions too.
+"""Modules import only lower layers, also inside functions.
 
-A layer of the library may import the layers above it in `LAYERS`; `launch` may
-import everything, `tff_xc` nothing but itself.
+A layer of the library may import the layers above it in `LAYERS`. `launch` may import all packages,
+and `tff_xc` imports no other package of this project.
 """
 
 import ast
@@ -10,8 +10,8 @@ import pathlib
 import launch
 
 ROOT = pathlib.Path(__file__).parents[1]
-PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # The lowest first.
-# The lowest first. Layers of one line do not import each other.
+PACKAGES = ('tff_xc', 'datasets', 'tasks', 'launch')  # From the lowest to the highest.
+# From the lowest to the highest layer. Layers of the same line do not import each other.
 LAYERS = (
   ('deep_messages', 'environment', 'errors', 'interrupts', 'lazy', 'lean_tensorflow', 'wording'),
   ('files', 'home', 'lock', 'memory', 'precision'),
@@ -25,10 +25,10 @@ LAYERS = (
   ('algorithms',),
   ('experiment',),
 )
-# Runs computations of any kind: it knows errors, versions, homes and locks, and
-# only what runs computations imports it.
+# The runtime executes computations of any kind. It imports only errors, versions, homes and locks,
+# and only modules that execute computations import the runtime.
 RUNTIME = 'runtime'
-# `heads` is beside `classifier` and is used by it.
+# `classifier` may import `heads`, although both are in the same layer.
 BESIDE = {('classifier', 'heads')}
 
 
@@ -38,7 +38,7 @@ def rank(layer):
 
 
 def is_allowed(importer, imported):
-  """Whether a module may import another; both as tuples of names."""
+  """Whether a module may import another module. Both are tuples of names."""
   if importer[0] != imported[0]:
     return PACKAGES.index(importer[0]) > PACKAGES.index(imported[0]) and (
       imported[:2] != ('tff_xc', RUNTIME) or importer[0] in ('tasks', 'launch')
@@ -56,7 +56,7 @@ def is_allowed(importer, imported):
 
 
 def imports(tree):
-  """Yields what a parsed module imports, as tuples of names."""
+  """Yields the modules that a parsed module imports, as tuples of names."""
   for node in ast.walk(tree):
     if isinstance(node, ast.Import):
       names = [name.name for name in node.names]

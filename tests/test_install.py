@@ -1,4 +1,4 @@
-"""Ways to install: uv's lock, the extras, the Dockerfile, and packages that do not fit."""
+"""Ways to install: uv's lock, the extras, the Dockerfile, and packages with wrong versions."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from tests import processes
 
 try:
   import tomllib
-except ModuleNotFoundError:  # Python 3.10
+except ModuleNotFoundError:  # Python 3.10 has no tomllib.
   import tomli as tomllib
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -47,16 +47,16 @@ def test_an_absent_package_of_an_extra_is_one_sentence_that_names_it():
   for module, extra in launch.EXTRAS.items():
     package = module.replace('_', '-')
     assert any(r.startswith(package) for r in extras[extra])
-    assert package in known  # Where the sentence sends people.
+    assert package in known  # The extra that the message recommends.
     told = launch.without(ModuleNotFoundError('', name=f'{module}.part'))
     assert module in told and f'`{extra}`' in told and '\n' not in told
 
 
-# Importing the package where TensorFlow or TFF does not fit.
+# Importing tff_xc when TensorFlow or TFF is missing or has a wrong version.
 
 
 def installed(folder, *distributions):
-  """Makes packages that fail if somebody imports them; returns their path."""
+  """Creates packages that fail when they are imported. Returns their path."""
   for distribution in distributions:
     name, _, _ = distribution.partition('-')
     module = 'tensorflow' if name == 'tensorflow_cpu' else name
@@ -75,7 +75,7 @@ def python(*arguments, path):
   [
     ((), 'no TensorFlow and no TensorFlow Federated'),
     (('tensorflow-2.15.0', 'tensorflow_federated-0.88.0'), 'TensorFlow 2.15.0 and'),
-    # The files of one in the folder of the other.
+    # One package's files are in the folder of the other.
     (
       ('tensorflow-2.21.0', 'tensorflow_cpu-2.14.1', 'tensorflow_federated-0.87.0'),
       'TensorFlow 2.21.0',

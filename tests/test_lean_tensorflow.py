@@ -1,4 +1,4 @@
-"""Deferred imports, on packages made for the test and on TFF's own."""
+"""Deferred imports, of packages that the tests create and of TFF."""
 
 import gc
 import importlib
@@ -14,7 +14,7 @@ from tff_xc import lean_tensorflow
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-  """A package 'heavy' that is deferred while a module 'importer' imports."""
+  """Creates a package 'heavy' that is deferred while a module 'importer' is imported."""
   (tmp_path / 'heavy').mkdir()
   (tmp_path / 'heavy' / '__init__.py').write_text(
     'import sys\nsys.heavy_runs.append(__name__)\nfrom heavy import part\n'
@@ -78,7 +78,7 @@ def test_a_use_while_the_importer_imports(packages):
 def test_a_module_that_fails(packages):
   importer = importlib.import_module('importer')
   (packages / 'heavy' / '__init__.py').write_text('raise ValueError("broken")')
-  for _ in range(2):  # It says so each time.
+  for _ in range(2):  # The module fails with its error each time.
     with pytest.raises(ValueError, match='broken'):
       _ = importer.heavy.part
   assert 'heavy' not in sys.modules

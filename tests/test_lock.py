@@ -1,4 +1,4 @@
-"""Locks of folders, and file systems that have none."""
+"""Locks of folders, and file systems without locks."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""The notebooks run in a Jupyter kernel, and say what they promise."""
+"""The notebooks run in a Jupyter kernel and print the expected results."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ def cells(name):
 
 
 def outputs_of(cell):
-  """Returns the text of what a cell printed or showed."""
+  """Returns the text that a cell printed or displayed."""
   texts = []
   for output in cell.get('outputs', ()):
     assert output['output_type'] != 'error', output['traceback']
@@ -31,10 +31,10 @@ def outputs_of(cell):
 @pytest.mark.parametrize(
   ('name', 'rounds', 'found'),
   [
-    # A user's bytes with ten times the classes, of FedSS and of full softmax.
+    # The bytes of a user with FedSS and with the full softmax, for more classes.
     ('fedss', 4, r'\n100,000 +0\.09 +25\.67\n1,000,000 +0\.09 +256\.07'),
     ('your_own_algorithm', 4, r'--smoothing=1\.5: expected[\s\S]*\nmine +\d'),
-    # Most images that nobody trained on, and then the exported model's best class.
+    # Most test images are predicted correctly, and the exported model returns a class.
     (
       'photographs',
       60,
@@ -58,7 +58,7 @@ def test_a_notebook_runs(name, rounds, found, tmp_path, monkeypatch):
     notebook,
     timeout=600,
     kernel_name='python3',
-    # Where Jupyter starts a kernel.
+    # Jupyter starts a kernel in this folder.
     resources={'metadata': {'path': str(FOLDER)}},
   )
   client.execute()

@@ -1,4 +1,4 @@
-"""Products in bfloat16: what is rounded, what is not, and where it is refused."""
+"""Products in bfloat16: which numbers are rounded, and on which devices bfloat16 is refused."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from tff_xc.encoders import bag, conv, leaf, mlp, mobilenet, plain_cnn, resnet
 from tff_xc.round import local_training
 
 SEED = tf.constant([0, 1])
-# Of a number that is rounded to 8 bits.
+# The relative error of a number that is rounded to 8 bits.
 _ROUNDING = 2.0**-8
 
 
@@ -29,7 +29,7 @@ def normal(*shape) -> np.ndarray:
 
 
 def assert_rounded(found, exact):
-  """Asserts that numbers are these, rounded once."""
+  """Asserts that `found` equals `exact` rounded once."""
   assert found.dtype == tf.float32
   np.testing.assert_allclose(found, exact, rtol=_ROUNDING, atol=1e-5)
   np.testing.assert_array_equal(found, rounded(found))
@@ -64,7 +64,7 @@ def test_factors_and_results_of_a_convolution_are_rounded():
 
 
 _TEXT = functools.partial(mlp.build_mlp_encoder, 20, 8)
-# Encoders by name, with their examples.
+# Functions that build encoders, by name.
 _ENCODERS = {
   'small': lambda: conv.build_conv_encoder(image_size=16, embedding_dim=8),
   'femnist': lambda: leaf.build_femnist_encoder(embedding_dim=16),
@@ -115,9 +115,9 @@ def step(model, weights, x, y):
 
 
 def made(name, chosen):
-  """Returns a model of an encoder, its first weights, and its examples."""
+  """Returns a model with the named encoder, its initial weights, and its examples."""
   head = heads.LinearHead()
-  if name == 'fedmlh':  # Labels stand for its first buckets here.
+  if name == 'fedmlh':  # In these tests, labels are indices of the first buckets.
     head = heads.HashedHead(4, num_tables=2, num_buckets=3)
   encoder = _ENCODERS[name]()
   model = classifier.EmbeddingClassifier(encoder, head, 4, precision=chosen)
@@ -130,8 +130,9 @@ def names(*slow: str):
   ]
 
 
-# Products of TensorFlow's gradient of a sparse product, and of FedMLH's first layer
-# where features are many; sums of a bias' gradient over pixels (`layers.conv_bias`).
+# The numbers of float32 products that remain. They are in TensorFlow's gradient of a sparse
+# product, in FedMLH's first layer if many features are nonzero, and in the sum over pixels that is
+# the gradient of a bias (`layers.conv_bias`).
 _LEFT = {'bag': 1, 'fedmlh': 5, 'celeba': 4, 'cifar': 2, 'femnist': 2}
 
 
@@ -221,7 +222,7 @@ def test_rounds_of_bfloat16_keep_float32_weights(runtime, request):
 
 @pytest.fixture
 def machine(monkeypatch):
-  """Returns a function that makes this machine one with such a CPU and such GPUs."""
+  """Returns a function that simulates a machine with the given CPU and GPUs."""
 
   def become(cpu: str, *capabilities):
     precision._why_slow.cache_clear()
@@ -236,7 +237,7 @@ def machine(monkeypatch):
 
 
 def refused(*devices) -> str:
-  """Returns why bfloat16 is refused on the devices; '': it is not."""
+  """Returns why bfloat16 is refused on the devices, or '' if it is not refused."""
   try:
     precision.check(devices)
   except errors.InputError as e:
@@ -264,7 +265,7 @@ def test_a_gpu_that_is_older_than_ampere_is_refused(machine):
   machine('avx2', (8, 6), (7, 5))
   assert not refused('/device:GPU:0')
   assert 'GPU 1 has compute capability 7.5' in refused('/device:GPU:0', '/device:GPU:1')
-  assert 'AMX-BF16' in refused('/device:GPU:0', '/device:CPU:0')  # Of both.
+  assert 'AMX-BF16' in refused('/device:GPU:0', '/device:CPU:0')  # All devices are checked.
 
 
 def test_products_are_emulated_where_bfloat16_would_be_slow(machine, monkeypatch):

@@ -1,4 +1,4 @@
-"""The site: its menu, its reference, and that Sphinx makes it without a warning."""
+"""The site: its menu, its API reference, and that Sphinx builds it without a warning."""
 
 import re
 
@@ -11,7 +11,7 @@ DOCS = ROOT / 'docs'
 PYTHON = ROOT / '.venv-site' / 'bin' / 'python'  # `make site` creates it.
 
 
-# Parts of modules that are listed.
+# Modules that have no section, because they are parts of modules that have one.
 INNER = {
   'algorithms.spreadout',
   'algorithms.svm',

@@ -1,9 +1,9 @@
-"""What this repository uses of TFF: `tff_names.csv` is the list.
+"""The file `tff_names.csv` lists the names of TFF that this repository uses.
 
-Its kinds: `api` is for those who write algorithms and programs, `extending` for those
-who extend TFF (its compiler, contexts and types), and `inner` has no public name. Its
-column `later` says what became of the name in TFF's sources after 0.88, as
-docs/moving_on.md explains: `same`, or the new name.
+Its column `kind` has three values. `api` is for authors of algorithms and programs, `extending` is
+for authors who extend TFF (its compiler, contexts and types), and `inner` names are not public. The
+column `later` says what became of the name in TFF's sources after 0.88, as docs/moving_on.md
+explains: `same`, or the new name.
 """
 
 import ast
@@ -16,7 +16,7 @@ from tests import documents
 
 ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = ('tff_xc', 'datasets', 'tasks', 'launch', 'tools')
-# The parts of TFF in which names lie.
+# The packages of TFF that contain the names.
 PARTS = (
   'aggregators',
   'algorithms',
@@ -38,7 +38,7 @@ PARTS = (
 
 
 def dotted(node):
-  """Returns ('a', 'b', 'c') of the expression a.b.c, else ()."""
+  """Returns ('a', 'b', 'c') for the expression a.b.c, and () for other expressions."""
   names = []
   while isinstance(node, ast.Attribute):
     names.append(node.attr)
@@ -47,7 +47,7 @@ def dotted(node):
 
 
 def used(tree):
-  """Returns the names of TFF, which all modules import as `tff`, in a parsed module."""
+  """Returns the names of TFF that a parsed module uses. All modules import TFF as `tff`."""
   found = set()
   for node in ast.walk(tree):
     if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""The wheel: the library alone, installed and used outside the checkout."""
+"""The wheel contains only the library, and works outside the checkout."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ import pytest
 from tests import documents, processes
 
 ROOT = pathlib.Path(__file__).parents[1]
-# TensorFlow, TFF, and packages that these need: requirements.txt installs them.
+# TensorFlow, TFF, and the packages that they need. requirements.txt installs them.
 WITH_TFF = {
   'absl',
   'attrs',
@@ -25,7 +25,7 @@ WITH_TFF = {
   'tensorflow_federated',
   'tree',
 }
-# Names that the documentation's example expects, and checks of where it ran.
+# Names that the example in the documentation needs, and checks that it uses the wheel.
 BEFORE = """
 import importlib.util
 import numpy as np
@@ -53,7 +53,7 @@ def call(command, folder, **env):
 
 @pytest.fixture(name='wheel', scope='module')
 def _wheel(tmp_path_factory):
-  """Builds the wheel by `make wheel` in a copy of the tree."""
+  """Builds the wheel with `make wheel` in a copy of the tree."""
   source = tmp_path_factory.mktemp('source')
   for folder in ('tff_xc', 'datasets', 'tasks'):
     shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns('__pycache__'))
@@ -89,7 +89,7 @@ def test_the_example_of_the_docs_runs_from_the_wheel_outside_the_checkout(wheel,
   installed = tmp_path / 'installed'
   pip = [sys.executable, '-m', 'pip', 'install', '--no-deps', '--quiet']
   call([*pip, '--target', installed, wheel], tmp_path, PIP_NO_INDEX='1')
-  # The popular package of this name may be installed, too.
+  # The user may have installed another package of this name.
   (installed / 'datasets.py').write_text("OWNER = 'somebody else'\n")
   [example] = [
     block
@@ -123,5 +123,5 @@ def test_dependencies_name_what_the_library_imports():
   found = {names.get(name, name) for name in found}
   others = found - set(sys.stdlib_module_names) - {'tff_xc'} - WITH_TFF
   named = [name for part in listed for name in ast.literal_eval(part)]
-  # Ray has a bound, since its private parts are used, and FAISS, because of NumPy.
+  # ray has an upper bound because we use private parts of it, and faiss because of NumPy.
   assert others <= {name.partition('<')[0] for name in named}

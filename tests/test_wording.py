@@ -1,4 +1,4 @@
-"""Words that fit their numbers, units, and names that do no harm."""
+"""Plurals that fit their numbers, units, and names without control characters."""
 
 import pytest
 
@@ -28,7 +28,7 @@ from tff_xc import wording
         **{172_799: '2 d 0 h', 10 * 86_400 + 5 * 3_600: '10 d 5 h'},
       },
     ),
-    (  # A name is one line without commands.
+    (  # A name is printed in one line without control characters.
       wording.shown,
       {
         'cat 猫 é $5': 'cat 猫 é $5',

@@ -1,4 +1,4 @@
-"""A tiny embedding classifier and client data, for tests of the round."""
+"""A tiny embedding classifier, and client data, for tests of rounds."""
 
 import collections
 import functools
@@ -16,7 +16,7 @@ FEATURES, DIM = 5, 3
 
 
 def linear_encoder() -> encoder.Encoder:
-  """Returns the encoder g(x) = x A + b, examples float32 [5]."""
+  """Returns the encoder g(x) = x A + b for examples float32 [5]."""
 
   def init(seed):
     return collections.OrderedDict(
@@ -36,7 +36,7 @@ def linear_encoder() -> encoder.Encoder:
 
 
 def model(num_classes: int = 12, head=None) -> classifier.EmbeddingClassifier:
-  """Returns the classifier, one object for equal arguments."""
+  """Returns the classifier. Equal arguments return the same object."""
   return _model(num_classes, head or heads.CosineHead(4.0))
 
 
@@ -47,7 +47,7 @@ def _model(num_classes, head):
 
 @functools.cache
 def model_with_statistics() -> classifier.EmbeddingClassifier:
-  """Returns g(x) = (x - mean) A, with the clients' running mean of x."""
+  """Returns g(x) = (x - mean) A, where the clients compute a running mean of x."""
 
   def init(seed):
     kernel = tf.random.stateless_normal([FEATURES, DIM], seed)
@@ -82,20 +82,20 @@ def cohort(label_lists, seed: int = 0) -> list[examples_lib.ClientExamples]:
 
 
 def settings(**changes) -> dict:
-  """Returns local training that shows in 3 rounds, and the paper's server."""
+  """Returns settings of local training so strong that three rounds have a visible effect."""
   return {'local_training': local_training.LocalTraining(0.1, 4, 2), **changes}
 
 
 def process(name: str, **changes):
-  """Returns a registered algorithm's process on `model()`.
+  """Returns the learning process of a registered algorithm on `model()`.
 
-  Tests share it: for equal arguments it is built once, and every runtime
-  compiles it once. That takes seconds, and a round milliseconds.
+  Tests share the process. For equal arguments, it is built once, and each runtime compiles it once.
+  Compiling takes seconds, and a round takes milliseconds.
 
   Args:
-    name: of the algorithm.
-    **changes: what `build_<algorithm>` takes, such as `max_positives`; `model`
-      and `settings()` are the defaults.
+    name: the algorithm's name.
+    **changes: arguments of `build_<algorithm>`, such as `max_positives`. The defaults are
+      `model` and `settings()`.
   """
   arguments = {'model': model(), **settings(), **changes}
   return _process(name, **dict(sorted(arguments.items())))
@@ -107,7 +107,7 @@ def _process(name, **arguments):
 
 
 def run(learning_process, rounds: int, cohort_of):
-  """Returns the state after `rounds` rounds, and the metrics of the last."""
+  """Returns the state after `rounds` rounds, and the metrics of the last round."""
   state, metrics = learning_process.initialize(), None
   for round_number in range(rounds):
     output = learning_process.next(state, cohort_of(round_number))
@@ -127,7 +127,7 @@ def as_numpy(weights) -> list[np.ndarray]:
 
 
 def assert_near(found, expected, tolerance: float = 2e-5) -> None:
-  """Checks arrays, one after another, beside those of a reference."""
+  """Checks that arrays are near those of a reference implementation."""
   for a, b in zip(found, expected, strict=True):
     np.testing.assert_allclose(a, b, atol=tolerance)
 

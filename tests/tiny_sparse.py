@@ -1,4 +1,4 @@
-"""A tiny classifier of sparse examples, and clients, for tests of the round."""
+"""A tiny classifier of sparse examples, and clients, for tests of rounds."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def features(feature_lists, seed: int = 0) -> sparse.SparseFeatures:
 
 
 def cohort(clients, seed: int = 0) -> list[examples_lib.ClientExamples]:
-  """Makes one client for each dictionary: label to lists of feature ids."""
+  """Makes one client for each dictionary from a label to lists of feature ids."""
   values = []
   for index, examples in enumerate(clients):
     labels = [y for y, lists in examples for _ in lists]

@@ -1,4 +1,4 @@
-"""A pool and a partition as client data of TFF, and facts of both."""
+"""A pool and a partition as TFF's client data, and the properties of both."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def train(x=X, y=Y, clients=CLIENTS):
 
 
 def dense(element):
-  """Returns x and y of an element as lists of one row."""
+  """Returns x and y of an element as lists. x becomes a dense row."""
   x, y = element['x'], element['y']
   if isinstance(x, dict):
     row = np.zeros(4, np.float32)

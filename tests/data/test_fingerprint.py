@@ -1,4 +1,4 @@
-"""Fingerprints are equal for equal data sets and differ for others."""
+"""Fingerprints of equal data sets are equal, and those of different data sets differ."""
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def test_what_differs_is_named(tmp_path):
   def changed(**changes):
     return differing(found, of(write_b(**changes)))
 
-  assert changed() == []  # Wherever it lies.
+  assert changed() == []  # The fingerprint does not depend on the folder.
 
   def bumped(name, place):
     array = content[name].copy()

@@ -1,4 +1,4 @@
-"""Data of `tff.simulation` and `tf.data` as client data and as cohorts."""
+"""Data sets of `tff.simulation` and `tf.data` as client data and as cohorts."""
 
 import collections
 
@@ -19,7 +19,7 @@ ENDS = {'ann': (0, 4), 'bo': (4, 4), 'cy': (4, 9)}
 
 
 def simulated(keys=('x', 'y')):
-  """Returns `ENDS` as TFF's client data; of the empty client, TFF knows nothing."""
+  """Returns the clients of `ENDS` as TFF's client data, which leaves out the empty client."""
   return tff.simulation.datasets.TestClientData(
     {
       name: collections.OrderedDict(zip(keys, (X[a:b], Y[a:b]), strict=True))
@@ -49,7 +49,7 @@ def test_every_form_of_elements_gives_the_same_clients(keys, vectors, batch):
   x, y = keys or ('x', 'y')
 
   def form(dataset):
-    if vectors:  # Labels [1], and something of another kind.
+    if vectors:  # Labels of shape [1], and a key with another kind of values.
       more = {'name': 'a text'}
       dataset = dataset.map(lambda e: {**e, y: e[y][None], **more})
     if not keys:
@@ -74,7 +74,7 @@ def test_sets_of_labels_and_own_client_data():
   for datasets in ([of(0, 4), of(4, 9)], [of(0, 4).batch(3), of(4, 9)]):
     found = from_tff.as_client_data(datasets)
     np.testing.assert_array_equal(found.pool.labels.toarray(), sets)
-    # The form of this package stays as it is.
+    # Client data of this package are not converted.
     [again] = examples.ClientExamples.from_tff(found, ['1'])
     np.testing.assert_array_equal(again.all_labels, np.nonzero(sets[4:])[1])
     assert again.client_id == 1
@@ -142,7 +142,7 @@ RAGGED = tf.data.Dataset.from_generator(
     ([slices(0, 4), slices(4, 9).map(lambda x, y: (x[:2], y))], 'client 1 '),
     ([FAILING], 'client 0: .*division'),
     ([slices(0, 4).map(lambda x, y: (x, y, y))], r'3 parts; .*\(x, y\)'),
-    # One example or a batch.
+    # These elements can be one example or a batch.
     ([slices(0, 4).map(lambda x, y: (x[:1], y[None]))], r'\(1,\).*or a batch'),
     ([slices(0, 4).batch(1, drop_remainder=True)], 'or a batch'),
     ([slices(0, 4).map(lambda x, y: (x, x > 0))], 'or a batch.*integer'),

@@ -1,4 +1,4 @@
-"""Hashes of labels and features, by the published vectors and scikit-learn."""
+"""Hashes of labels and features, compared with published numbers and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import tensorflow as tf
 from tff_xc.data import hashing
 
 IDS = [0, 1, 2, 3, 4, 3992]
-# Of FedMLH's published code, by (number of buckets, seed).
+# Hashes of `IDS` in FedMLH's published code, by (number of buckets, seed).
 VECTORS = {
   (250, 0): [54, 22, 213, 5, 225, 29],
   (250, 1): [195, 156, 198, 173, 129, 213],

@@ -1,4 +1,4 @@
-"""HDF5 files that read other files, or announce what they have not."""
+"""HDF5 files that refer to other files, or declare values that they do not contain."""
 
 import zipfile
 
@@ -82,7 +82,7 @@ def test_what_is_in_the_file_is_read_and_damage_is_one_sentence(tmp_path):
   cut, named = tmp_path / 'cut.h5', tmp_path / 'named.h5'
   cut.write_bytes(path.read_bytes()[:20_000])
   with h5py.File(named, 'w') as file:
-    file[b'\xff\xfe'] = np.arange(4)  # A name that is no text.
+    file[b'\xff\xfe'] = np.arange(4)  # This name is not text.
   for path in (cut, named):
     with pytest.raises(errors.InputError, match='damaged'):
       hdf5.check_file(path)

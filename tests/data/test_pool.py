@@ -1,4 +1,4 @@
-"""Pools: labels at once, examples by number, in bounded blocks."""
+"""Pools: labels in memory, examples by number, and blocks of limited size."""
 
 import numpy as np
 import pytest
@@ -173,5 +173,5 @@ def test_a_cached_pool_reads_what_fits_once(kept):
   same(cached.read(np.arange(40)), x)
   del read[:]
   same(cached.read(np.arange(40)[::-1]), x[::-1])
-  # What a read adds is kept as a whole or not at all.
+  # The cache keeps all new examples of a read, or none of them.
   assert 40 * (1 - kept) <= len(read) <= 40 * (1 - kept) + 8 * (0 < kept < 1)

@@ -1,4 +1,4 @@
-"""A tiny CIFAR-10 and CIFAR-100, written in the exact official formats."""
+"""Writes a tiny CIFAR-10 and CIFAR-100 in the official file formats."""
 
 import io
 import pickle
@@ -12,7 +12,8 @@ import pytest
 from datasets import cifar
 from tff_xc import errors
 
-# Training and test images per class: 5 and 2 of CIFAR-10, 2 and 1 of CIFAR-100.
+# Numbers of training and test images. Each class of CIFAR-10 has 5 and 2 images, and each class of
+# CIFAR-100 has 2 and 1.
 COUNTS = {'cifar10': cifar.Counts(50, 20), 'cifar100': cifar.Counts(200, 100)}
 FORMS = ['binary', 'python']
 
@@ -40,7 +41,7 @@ def pickled(content):
 
 
 def tiny(name):
-  """Returns x uint8 [k, 32, 32, 3] and y of both splits, classes mixed."""
+  """Returns x uint8 [k, 32, 32, 3] and y of training and test data, with classes in mixed order."""
   random = np.random.default_rng(len(name))
   n = cifar.LAYOUTS[name].num_classes
   splits = []
@@ -52,7 +53,7 @@ def tiny(name):
 
 
 def files(name, form, x_y=None):
-  """Returns the official files of a version, {path: bytes}."""
+  """Returns the official files of a data set and file format, as {path: content}."""
   layout = cifar.LAYOUTS[name]
   (x, y), test = x_y or tiny(name)
   parts = [*zip(np.split(x, len(layout.train)), np.split(y, len(layout.train)), strict=True), test]
@@ -94,7 +95,7 @@ def load(root, name='cifar10', **arguments):
 
 
 def check_equal(dataset, name='cifar10'):
-  """Checks the training images by class, in order, and the test images."""
+  """Checks the training images of each class in order, and the test images."""
   (x, y), (test_x, test_y) = tiny(name)
   n = cifar.LAYOUTS[name].num_classes
   assert dataset.num_classes == n == len(dataset.train.client_ids)

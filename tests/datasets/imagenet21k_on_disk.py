@@ -1,4 +1,4 @@
-"""ImageNet-21k in miniature: in folders, in tars, and as a list of names."""
+"""A tiny ImageNet-21k, as folders, as tars, and as a list of names."""
 
 import gzip
 import random
@@ -14,7 +14,7 @@ def folders(folder):
 
 
 def tars(folder):
-  """As distributed: a tar for each synset, with images at the top."""
+  """Writes the distributed files: a tar for each class, with images at the top level."""
   (folder / 'tars').mkdir()
   for synset in sorted(folders(folder).iterdir()):
     images_on_disk.tarred(synset, folder / 'tars' / f'{synset.name}.tar')
@@ -24,7 +24,7 @@ def tars(folder):
 
 
 def tar_of_tars(folder, suffix='.tar'):
-  """The fall release: all of these in one tar."""
+  """Writes the fall release, which is one tar that contains the tar of each class."""
   path = folder / f'whole{suffix}'
   with tarfile.open(path, 'w:gz' if suffix == '.tar.gz' else 'w') as whole:
     for tar in tars(folder).iterdir():

@@ -1,4 +1,4 @@
-"""Small images in every form that people have them."""
+"""Writes small images in every form in which users store images."""
 
 import io
 import pathlib
@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-# The picture of most tests: four quarters, 12 x 8, so that a turn shows.
+# The picture of most tests has 12 x 8 pixels and four quarters, so that a rotation is visible.
 RED, GREEN, BLUE, WHITE = (200, 0, 0), (0, 200, 0), (0, 0, 200), (255,) * 3
 
 
 def quarters(width=12, height=8):
-  """Returns uint8 [height, width, 3]: red, green above blue, white."""
+  """Returns uint8 [height, width, 3] with four quarters: red, green, and below them blue, white."""
   picture = np.empty([height, width, 3], np.uint8)
   top, left = height // 2, width // 2
   picture[:top, :left], picture[:top, left:] = RED, GREEN
@@ -23,7 +23,7 @@ def quarters(width=12, height=8):
 
 
 def encoded(picture, form='PNG', **more):
-  """Returns a file's content."""
+  """Returns the content of an image file."""
   image = picture
   if isinstance(picture, np.ndarray):
     image = Image.fromarray(picture)
@@ -33,7 +33,7 @@ def encoded(picture, form='PNG', **more):
 
 
 def jpeg(picture, orientation=None):
-  """Returns a JPEG of high quality, with an EXIF orientation if one is given."""
+  """Returns a JPEG of high quality. Sets its EXIF orientation if one is given."""
   exif = Image.Exif()
   if orientation:
     exif[0x0112] = orientation
@@ -41,19 +41,19 @@ def jpeg(picture, orientation=None):
 
 
 def png16(picture):
-  """Returns a PNG of 16 bits a channel, uint16 [height, width, 3]."""
+  """Returns a PNG with 16 bits per channel; `picture` is uint16 [height, width, 3]."""
   return tf.io.encode_png(picture).numpy()
 
 
 def photograph(number, side=16):
-  """Returns a JPEG of noise, another one for each number."""
+  """Returns a JPEG of noise, which is different for each number."""
   random = np.random.default_rng(number)
   coarse = random.integers(0, 256, (4, 4, 3), np.uint8)
   return jpeg(np.kron(coarse, np.ones([side // 4, side // 4, 1], np.uint8)))
 
 
 def write(folder, names):
-  """Writes a photograph of each name."""
+  """Writes a photograph for each name."""
   for number, name in enumerate(names):
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def classes(folder, sizes=None):
 
 
 def tarred(folder, path, form=tarfile.PAX_FORMAT):
-  """Packs a folder's content, as `tar -cf PATH -C FOLDER .` does."""
+  """Packs a folder's content into a tar, as `tar -cf PATH -C FOLDER .` does."""
   with tarfile.open(path, 'w', format=form) as archive:
     archive.add(folder, '.')
   return path
@@ -80,7 +80,7 @@ def zipped(folder, path):
 
 
 def example(**values):
-  """A serialized tf.train.Example; `/` is written as `__`."""
+  """Returns a serialized tf.train.Example. In names, `__` stands for `/`."""
   feature = {}
   for name, value in values.items():
     if isinstance(value, int):
@@ -101,7 +101,7 @@ def write_records(path, contents):
 
 
 def of_tff(folder):
-  """What TFF's gldv2 and inaturalist write: 3 users, 4 classes."""
+  """Writes files like TFF's gldv2 and inaturalist, with 3 users and 4 classes."""
   from tensorflow_federated.python.simulation.datasets import vision_datasets_utils
 
   def make(number, label):

@@ -1,4 +1,4 @@
-"""Small files in the form of iNaturalist 2017."""
+"""Writes small files in the format of iNaturalist 2017."""
 
 import json
 import zipfile
@@ -9,13 +9,13 @@ CATEGORIES = 12
 
 
 def content(seed=0, train=600, validation=60):
-  """Returns the files' content by name: {name: JSON}."""
+  """Returns the JSON content of each file by the file's name."""
   random = np.random.default_rng(seed)
   found = {}
   categories = [
     {'id': 5 * c + 3, 'name': f'Genus {c % 11}', 'supercategory': 'Aves'}
     for c in reversed(range(CATEGORIES))
-  ]  # Two have one name.
+  ]  # Two categories have the same name.
   for part, count in (('train', train), ('val', validation)):
     ids = random.permutation(count).tolist()
     label = np.minimum(random.geometric(0.2, count), CATEGORIES) - 1
@@ -54,7 +54,7 @@ def content(seed=0, train=600, validation=60):
 
 
 def places(random, count):
-  """Returns positions: clusters, corners of the earth, and one place often."""
+  """Returns positions: clusters, corners of the earth, and many examples at one place."""
   centres = np.stack([random.uniform(-80, 80, 8), random.uniform(-170, 170, 8)])
   found = centres.T[random.integers(0, 8, count)] + random.normal(0, 1.5, (count, 2))
   found[::9] = [12.5, -70.25]
@@ -63,7 +63,7 @@ def places(random, count):
 
 
 def write(folder, found, zipped=True):
-  """Writes the files as they are distributed, or unpacked; returns the folder."""
+  """Writes the zips that iNaturalist distributes, or unpacked files. Returns the folder."""
   folder.mkdir(exist_ok=True)
   if not zipped:
     for name, value in found.items():
@@ -74,7 +74,7 @@ def write(folder, found, zipped=True):
     with zipfile.ZipFile(folder / archive, 'w', zipfile.ZIP_DEFLATED) as file:
       for part in ('train', 'val'):
         name = f'{part}2017{suffix}.json'
-        # One of the archives has a folder.
+        # One of the archives contains a folder.
         inside = f'inat/{name}' if suffix else name
         file.writestr(inside, json.dumps(found[name], ensure_ascii=False))
   return folder

@@ -1,4 +1,4 @@
-"""Small files in the form of Google Landmarks v2."""
+"""Writes small files in the format of Google Landmarks v2."""
 
 import csv
 import gzip
@@ -9,7 +9,7 @@ AUTHORS = [f'Author, "{k}"' for k in range(40)] + ['Zoë\nLine 2', '12', '']
 
 
 def images(seed=0, count=1500, landmarks=25):
-  """Returns rows (id, landmark, author); authors and landmarks are skewed."""
+  """Returns rows (id, landmark, author), with few frequent authors and landmarks."""
   random = np.random.default_rng(seed)
   places = np.minimum(random.geometric(0.12, count), landmarks) - 1
   people = np.minimum(random.geometric(0.08, count), len(AUTHORS)) - 1
@@ -20,9 +20,9 @@ def images(seed=0, count=1500, landmarks=25):
 
 
 def write(folder, rows, unclean=200, packed=False):
-  """Writes the three files of (id, landmark, author) and returns the folder.
+  """Writes the three files of images (id, landmark, author), and returns the folder.
 
-  `unclean` further images are in two files only, of landmarks of their own, too.
+  The files also contain `unclean` images that are missing from the cleaned list.
   """
   folder.mkdir(exist_ok=True)
   clean = {}

@@ -1,4 +1,4 @@
-"""Stanford Online Products in miniature, in its owners' form."""
+"""A tiny Stanford Online Products in the original format."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ HEADER = 'image_id class_id super_class_id path'
 
 
 def rows(sizes, first_class, first_image, seed=0):
-  """Returns (image, class, super class, path) in random order of classes."""
+  """Returns rows (image, class, super class, path) in random order of classes."""
   random = np.random.default_rng(seed)
   classes = first_class + np.repeat(np.arange(len(sizes)), sizes)
   made = []
@@ -30,7 +30,7 @@ def text(found, header=HEADER):
 
 
 def write(folder, train, test):
-  """Writes the two lists; returns their folder."""
+  """Writes the lists of training and test images. Returns their folder."""
   folder = folder / FOLDER
   folder.mkdir(parents=True)
   (folder / 'Ebay_train.txt').write_text(text(train))

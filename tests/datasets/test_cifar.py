@@ -1,4 +1,4 @@
-"""CIFAR in every form, whole, broken and hostile, and dealt to clients."""
+"""CIFAR in every file format, complete, damaged and malicious, and split among clients."""
 
 import os
 import pickle
@@ -14,7 +14,7 @@ from tests.datasets import cifar_on_disk
 
 
 def write(root, form='binary', name='cifar10', x_y=None, **changes):
-  """Writes the official files; `changes` by file's name, None: it is missing."""
+  """Writes the official files. `changes` maps names to contents; None removes a file."""
   content = cifar_on_disk.files(name, form, x_y)
   folder = next(iter(content)).split('/')[0]
   content |= {f'{folder}/{file}': raw for file, raw in changes.items()}
@@ -78,7 +78,7 @@ def test_a_copy_that_is_not_whole_is_refused(tmp_path, name):
   cifar_on_disk.assert_refused('no whole copy', tmp_path)
 
 
-# Pickles.
+# Pickles of protocols 2 and 4.
 
 
 @pytest.mark.parametrize('protocol', [2, 4])
@@ -91,7 +91,7 @@ def test_pickles_of_python_3_are_read_too(tmp_path, protocol):
 
 
 class Call:
-  """An object whose pickle calls `function`."""
+  """An object that calls `function` when it is unpickled."""
 
   def __init__(self, function, *arguments):
     self.call = function, arguments
@@ -114,11 +114,11 @@ def test_a_pickle_that_calls_functions_is_refused(tmp_path, call, protocol):
   assert not mark.exists()
 
 
-# What TensorFlow Datasets prepares.
+# The directory that TensorFlow Datasets prepares.
 
 
 def prepare(root, x_y, ids=True, shift=0):
-  """Writes a directory as TFDS prepares it, in another order."""
+  """Writes a directory like TensorFlow Datasets, with the images in another order."""
   tfds = pytest.importorskip('tensorflow_datasets')
   import tensorflow as tf
 
@@ -161,7 +161,7 @@ def test_a_tfds_directory_is_read_in_the_official_order(tmp_path):
     cifar_on_disk.check_equal(cifar_on_disk.load(root))
 
 
-# Clients.
+# Splits among clients.
 
 
 def test_a_split_file_says_whose_each_image_is(root):
@@ -184,16 +184,16 @@ def test_the_real_set_is_complete(data_dir):
   script = data_dir / 'cifar10' / 'unpack.py'
   if not script.is_file():
     pytest.skip(f'{script} is absent')
-  with tempfile.TemporaryDirectory() as folder:  # pytest would keep its 184 MB.
+  with tempfile.TemporaryDirectory() as folder:  # pytest would keep these 184 MB.
     subprocess.run([sys.executable, script, folder], check=True)
     dataset = cifar.load(folder)
   sizes = [len(dataset.train.labels(c)) for c in dataset.train.client_ids]
   assert sizes == [5000] * 10
   assert dataset.test.read(np.arange(10_000)).shape == (10_000, 32, 32, 3)
   assert np.bincount(dataset.test.labels).tolist() == [1000] * 10
-  # The means of the three colours are well known and show the colours' order.
+  # The means of red, green and blue are well known, so they show the order of the channels.
   x = np.concatenate([dataset.train.examples(c).x for c in dataset.train.client_ids])
   means = x.mean((0, 1, 2))
   np.testing.assert_allclose(means, [125.3, 123.0, 113.9], atol=0.06)
-  # If planes were read in a wrong order, rows would not be smooth.
+  # If the channels were read in a wrong layout, neighboring pixels would differ more.
   assert np.abs(np.diff(x[:500].astype(int), axis=2)).mean() < 15

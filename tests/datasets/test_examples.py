@@ -1,4 +1,4 @@
-"""The one table of examples: its parts, its ids and its fingerprint."""
+"""The table of all examples: training and test examples, ids and fingerprint."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def test_parts_that_were_read_apart_become_one_table():
   assert found.retrieval_class_names == ['x', 'y']
   assert found.train.tolist() == [0, 1]
   assert (found.test.tolist(), found.retrieval.tolist()) == ([2], [3, 4])
-  # Folders of splits have it.
+  # Folders of splits store this fingerprint.
   assert found.fingerprint() == {
     'examples': 2,
     'classes': 2,

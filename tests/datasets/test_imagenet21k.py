@@ -1,4 +1,4 @@
-"""ImageNet-21k: its forms, and a naive check of what its rule promises."""
+"""ImageNet-21k: its file formats, and a simple check of its split rule."""
 
 import collections
 import math
@@ -11,7 +11,8 @@ from datasets.splits import rules
 from tests.datasets import imagenet21k_on_disk as on_disk
 from tff_xc import errors
 
-# Many classes; few; one that outweighs all others; classes of one example.
+# Sizes of classes: many classes; few classes; one class larger than all others together; classes of
+# one example.
 SIZES = {
   'many': [37, 20, 1, 41, 5, 60, 19, 21, 2, 80, 33, 40] * 5,
   'few': [100, 45],
@@ -26,7 +27,7 @@ def labels_of(sizes):
 
 
 def check(labels, partition, size, per_client):
-  """Recovers each client's shards by class; all of it follows from them."""
+  """Checks that the clients' examples of each class form shards of the right sizes."""
   expected = collections.Counter()
   for c, count in collections.Counter(labels[labels >= 0].tolist()).items():
     expected[(c, size)] += count // size
@@ -36,7 +37,8 @@ def check(labels, partition, size, per_client):
   for k in range(len(partition)):
     held = collections.Counter(labels[partition.of_client(k)].tolist())
     assert 1 <= len(held) <= per_client
-    # No class's examples exceed a shard, so no client has two shards of one.
+    # A shard contains all examples of a class that a client has, so no client has two shards of a
+    # class.
     for pair in held.items():
       found[pair] += 1
   assert found == +expected

@@ -1,4 +1,4 @@
-"""iNaturalist 2017: the files, and S2 cells against the library s2cell."""
+"""iNaturalist 2017: its files, and S2 cells compared with the library s2cell."""
 
 import json
 
@@ -13,7 +13,7 @@ from tff_xc import errors
 
 
 def by_loops(found, part):
-  """Returns {stem: (category id, user, latitude, longitude)} of plain JSON."""
+  """Returns {stem: (category id, user, latitude, longitude)} from the JSON."""
   data = found[f'{part}2017.json']
   category = {a['image_id']: a['category_id'] for a in data['annotations']}
   where = {item['id']: item for item in found[f'{part}2017_locations.json']}
@@ -44,7 +44,7 @@ def test_images_have_their_class_user_and_place(zipped, tmp_path):
   assert [names[user] for user in listing.users[:600]] == [
     user if user is None else str(user) for user in users
   ]
-  where = np.array(where, float).T  # None is NaN.
+  where = np.array(where, float).T  # None becomes NaN.
   np.testing.assert_array_equal(located.positions[:600], where)
   assert listing.class_names[:3] == ['Genus 0 3', 'Genus 1', 'Genus 2']
   assert listing.class_names[11] == 'Genus 0 58'
@@ -117,7 +117,7 @@ def positions(seed, count=800):
 
 
 def cells_by_loops(points, most):
-  """Divides cells one by one: {token: numbers}."""
+  """Divides cells one by one. Returns the example numbers of each cell's token."""
 
   def inside(numbers, level):
     found = {}
@@ -156,7 +156,8 @@ def test_clients_are_those_of_loops(seed, most):
   points = positions(seed)
   found = clients(inaturalist.of_cells(points, range(len(points)), most, 0))
   assert found == cells_by_loops(points, most)
-  # Every point has one client, and no client has too many, but at one place.
+  # Every point belongs to one client. A client has at most `most` points, unless its points are at
+  # one place.
   held = [i for numbers in found.values() for i in numbers]
   assert sorted(held) == list(range(len(points)))
   for numbers in found.values():

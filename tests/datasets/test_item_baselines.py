@@ -1,4 +1,4 @@
-"""Lists by counts, against loops over users."""
+"""Recommendations by counts, compared with loops over users."""
 
 import collections
 
@@ -10,7 +10,7 @@ from datasets.procedural import purchases
 
 
 def by_loops(rows, tested, n, leave_out_seen):
-  """Returns the scores of each method; `rows` are users' training items in order."""
+  """Returns the scores of each method. `rows` has the training items of each user in order."""
   taken = collections.Counter(item for own in rows for item in own)
   following, near = collections.Counter(), collections.Counter()
   for own in rows:
@@ -47,7 +47,7 @@ def by_loops(rows, tested, n, leave_out_seen):
 def test_lists_by_counts_are_those_of_loops(leave_out_seen, monkeypatch):
   drawn = purchases.draw(purchases.Options(60, 50, 12))
   random = np.random.default_rng(1)
-  if not leave_out_seen:  # Some items come again.
+  if not leave_out_seen:  # Some items occur again.
     again = drawn.items.copy()
     again[1:][random.random(len(again) - 1) < 0.3] = 7
     drawn = drawn._replace(items=again)

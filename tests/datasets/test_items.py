@@ -1,4 +1,4 @@
-"""Histories of items: reading, the examples made of them, and lists without seen items."""
+"""Histories of items: reading them, their examples, and rankings without seen items."""
 
 import collections
 
@@ -32,7 +32,7 @@ def table(folder, text=ROWS, name='mine.csv'):
 
 
 def expected(histories, history, is_test, leave_out_seen=True):
-  """Returns (user, features, label, seen, is test) of each example, written out."""
+  """Returns (user, features, label, seen items, is test) of each example, computed by loops."""
   found = []
   for user, taken in histories.items():
     if leave_out_seen:
@@ -52,7 +52,7 @@ def weighed(before):
 
 
 def examples(dataset):
-  """Returns the same of a data set, as texts."""
+  """Returns the tuples of `expected` for the examples of a data set, with names as text."""
   names = np.array(dataset.class_names)
   pool, found = dataset.train.pool, []
   for part, tested in ((dataset.train.partition, False), (dataset.held_out, True)):
@@ -83,7 +83,7 @@ def test_an_example_has_the_items_before_it_in_the_order_of_times(history, tmp_p
     assert found[:3] == of[:3]
     if of[4]:
       assert list(found[3]) == of[3]
-  assert dataset.train.client_ids == ['ann', 'bob']  # Cy has one item only.
+  assert dataset.train.client_ids == ['ann', 'bob']  # Cy has only one item.
   assert [dataset.class_names[y] for y in dataset.test.labels] == ['tea', 'jam']
   assert dataset.test.seen.lengths.tolist() == [2, 2]
 
@@ -97,7 +97,7 @@ def test_items_may_come_twice_where_seen_ones_are_not_left_out(tmp_path):
   [_, again] = dataset.train.pool.examples(dataset.held_out.numbers[:1])
   assert dataset.class_names[again[0]] == 'tea'
   bag = dataset.train.pool.read(dataset.held_out.numbers[:1])
-  # Ann's jam, rice and tea in the order of their times.
+  # Ann's items are jam, rice and tea, in the order of time.
   found = dict(zip(bag.indices, bag.data, strict=True))
   assert {dataset.class_names[i]: x for i, x in found.items()} == weighed(['jam', 'rice', 'tea'])
 
@@ -136,7 +136,7 @@ def test_validation_is_before_the_test_and_never_in_the_training(test, leave_out
   assert trained == every - held - tested and len(held) > 5
   assert sorted(dataset.validation.labels) == sorted(item for _, item in held)
   assert len(dataset.test) == len(tested)
-  # Neither an item for validation nor a test item is a feature of training.
+  # Validation and test items are never features in training.
   x = pool.read(dataset.train.partition.numbers)
   owners = dataset.train.partition.owners()
   ids = [int(name) for name in dataset.train.client_ids]
@@ -167,7 +167,7 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
 
 
 def in_order(path):
-  """Returns the items of the only user in the order of their times."""
+  """Returns the items of the only user in the order of time."""
   found = items.read(path, ANY)
   return ''.join(found.item_names[i] for i in found.items)
 
@@ -225,7 +225,7 @@ def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
 
 
 def histories(rows):
-  """Returns a bot that takes each item once, and a user with three items."""
+  """Returns histories of a bot with `rows` different items, and of a user with three items."""
   taken = np.concatenate([np.arange(rows), np.arange(3)]).astype(np.int32)
   users = (np.arange(len(taken)) >= rows).astype(np.int32)
   return items.Histories(
@@ -249,7 +249,7 @@ def test_of_sequences_every_training_item_is_a_target_once(history):
   targets = collections.Counter()
   for owner, number in zip(train.owners(), train.numbers, strict=True):
     x = pool.read(np.array([number]))
-    order = x.indices[np.argsort(x.data)]  # The oldest first.
+    order = x.indices[np.argsort(x.data)]  # From the oldest to the newest item.
     for item in (*order[1:], pool.labels[number]):
       targets[int(train.client_ids[owner]), int(item)] += 1
   wanted = {}
@@ -258,9 +258,9 @@ def test_of_sequences_every_training_item_is_a_target_once(history):
     for item in own[1 : -2 if len(own) > 3 else -1]:
       wanted[user, item] = 1
   assert targets == wanted
-  # Warnings, priors and the skew of clients count them all.
+  # Warnings, class priors and the skew of clients include these labels.
   owners, labels = dataset.train.owned_labels()
   users = [int(train.client_ids[owner]) for owner in owners]
   assert collections.Counter(zip(users, labels, strict=True)) == wanted
   if history == 50:
-    assert len(train.numbers) == len(train)  # One example a user.
+    assert len(train.numbers) == len(train)  # Each user has one example.

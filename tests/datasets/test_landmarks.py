@@ -1,4 +1,4 @@
-"""Landmarks-User-160k: the files, and filters to a fixed point against loops."""
+"""Landmarks-User-160k: its files, and its repeated filters compared with loops."""
 
 import numpy as np
 import pytest
@@ -77,12 +77,12 @@ def read(tmp_path, rows):
 
 
 def fails(images):
-  """Whether a group's images are too few, or come from too few others."""
+  """Whether a group has too few images, or its images have too few different partners."""
   return len(images) < 12 or len({other for _, other in images}) < 4
 
 
 def by_loops(rows):
-  """Leaves out one landmark or author at a time, until none has to go."""
+  """Removes one landmark or author at a time, until all of them pass the filters."""
   kept = {image: (place, who) for image, place, who in rows if who}
   while True:
     groups = {}
@@ -92,7 +92,7 @@ def by_loops(rows):
     bad = [key for key, images in groups.items() if fails(images)]
     if not bad:
       return kept
-    # The last one: another order than that of the code under test.
+    # Remove the last group first, unlike the tested code.
     for image, _ in groups[bad[-1]]:
       del kept[image]
 
@@ -129,13 +129,13 @@ def test_the_split_is_that_of_loops(tmp_path, seed):
 
 
 def test_either_filter_may_undo_the_other():
-  """A chain: each author holds the next landmark, and all fall one by one."""
+  """In a chain, each author shares a landmark with the next author, so all are removed in turn."""
   links = 50
   places = np.repeat(np.arange(links), 2)
   authors = np.repeat(np.arange(links + 1), 2)[1:-1]
   kept = landmarks.fixed_point(places, authors, (2, 2), (2, 2))
   assert not kept.any()
-  # The same as a circle stays.
+  # If the chain is closed to a circle, all landmarks and authors stay.
   circle = np.append(authors[:-1], 0)
   assert landmarks.fixed_point(places, circle, (2, 2), (2, 2)).all()
 

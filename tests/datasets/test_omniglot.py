@@ -1,4 +1,4 @@
-"""Omniglot from tiny files in the official formats, and the real one."""
+"""Omniglot from tiny files in the official formats, and the real Omniglot."""
 
 import io
 import shutil
@@ -11,7 +11,7 @@ from datasets import omniglot
 from tff_xc import errors
 
 COUNTS = omniglot.Counts(background=3, evaluation=2, alphabets=3, drawers=4)
-# Unsorted, like a file system's list; the second part holds Angelic.
+# The order is mixed, like a file system's list. The second set contains Angelic.
 CLASSES = [
   (False, 'Greek/character02'),
   (True, 'Angelic/character02'),
@@ -29,14 +29,14 @@ SORTED = [
 
 
 def ink(name, drawer):
-  """Returns a different drawing for each class and drawer, bool [105, 105]."""
+  """Returns a drawing bool [105, 105] that depends on class and drawer."""
   seed = [*name.encode(), drawer]
   return np.random.default_rng(seed).random([105, 105]) < 0.1
 
 
 def png(drawing):
   out = io.BytesIO()
-  Image.fromarray(~drawing).convert('1').save(out, 'PNG')  # ink is black
+  Image.fromarray(~drawing).convert('1').save(out, 'PNG')  # Ink is black.
   return out.getvalue()
 
 
@@ -89,7 +89,7 @@ def dataset(request, tmp_path):
 
 
 def _naive_area_mean(ink, size):
-  """Splits every old pixel into size × size equal parts; takes block means."""
+  """Splits each pixel into size × size equal parts, and averages blocks of these parts."""
   fine = np.repeat(np.repeat(ink, size, axis=0), size, axis=1)
   side = ink.shape[0]
   out = np.zeros([size, size])
@@ -180,7 +180,7 @@ def test_npz_of_other_content(tmp_path, change, said):
 def test_a_damaged_png_is_found_when_it_is_read(tmp_path, keep):
   write_folders(tmp_path)
   path = tmp_path / 'images_background/Greek/character02/0709_03.png'
-  other = png(np.zeros([28, 105], bool))  # Of another size.
+  other = png(np.zeros([28, 105], bool))  # An image with another size.
   path.write_bytes(other if keep is None else path.read_bytes()[:keep])
   dataset = load(tmp_path)
   dataset.train.examples('Greek/02')
@@ -204,4 +204,4 @@ def test_the_real_one(data_dir):
     (dataset.retrieval.labels, 659, 20),
   ):
     np.testing.assert_array_equal(np.bincount(y), np.full(classes, each))
-  assert 15 < held_out(dataset.retrieval).x.mean() < 30  # Ink is bright, and there is little.
+  assert 15 < held_out(dataset.retrieval).x.mean() < 30  # Ink is bright, and covers few pixels.

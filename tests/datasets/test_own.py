@@ -1,4 +1,4 @@
-"""One's own rows of features: tables and `.npz`."""
+"""The user's own rows of features, in tables and `.npz` files."""
 
 import gzip
 import json
@@ -46,7 +46,7 @@ def written(folder, frame=FRAME, suffix='.csv'):
 
 
 def read(path, **columns):
-  """Returns features and their names, and the others by what they mean."""
+  """Returns the features, their names, and the other columns by meaning."""
   x, names, data = rows.read(path, rows.DEFAULT._replace(**columns))
   return types.SimpleNamespace(
     x=x,
@@ -89,7 +89,7 @@ def test_the_index_of_pandas_is_no_feature(tmp_path, index):
   names = [index] if isinstance(index, str) else index
   assert found.features == [name for name in wanted if name not in names]
   assert sorted(found.users) == ['ann', 'ann', 'bob', 'cy']
-  frame.to_csv(tmp_path / 'a.csv')  # The index has no name.
+  frame.to_csv(tmp_path / 'a.csv')  # The index column has no name.
   assert read(tmp_path / 'a.csv').features == wanted
 
 
@@ -191,7 +191,7 @@ def test_damaged_files_are_refused(tmp_path, monkeypatch):
   refused(written(tmp_path), 'memory')
 
 
-# Federated data.
+# Federated data sets of rows.
 
 
 def load(path, *choice, columns=rows.DEFAULT, **more):
@@ -247,7 +247,7 @@ def test_features_are_standardised_by_the_training_rows_only(tmp_path):
 
 
 def test_a_constant_feature_is_not_scaled(tmp_path):
-  # The mean of three 0.1 is not 0.1 in floating point.
+  # In floating point, the mean of three times 0.1 is not 0.1.
   x = np.array([[0.1, 1.0], [0.1, 2.0], [0.1, 3.0]])
   arrays = {'x': x, 'test_x': x + 0.5, 'y': Y[:3], 'test_y': Y[:3]}
   dataset = load(npz(tmp_path / 'a.npz', client=OWNERS[:3], **arrays))
@@ -264,10 +264,10 @@ def test_a_second_table_is_the_test(tmp_path, users):
   assert sorted(dataset.train.partition.numbers) == list(range(12))
   assert dataset.test.labels.tolist() == [3, 0]
   if users is not None:
-    assert not len(dataset.held_out.numbers)  # These rows are nobody's.
+    assert not len(dataset.held_out.numbers)  # These rows belong to no client.
   expected = (X[:2] + 1 - X.mean(0)) / X.std(0)
   np.testing.assert_allclose(examples(dataset.test), expected, rtol=1e-5)
-  split = tmp_path / 's.csv'  # Row 12 would be the first of the test.
+  split = tmp_path / 's.csv'  # Row 12 is the first test row, which a split cannot name.
   split.write_text('user_id,image_id,class\na,1,c1\na,12,c3\n')
   with pytest.raises(errors.InputError, match="'12'"):
     load(path, split, test)

@@ -1,4 +1,4 @@
-"""One's own photographs as federated data."""
+"""The user's own photographs as federated data."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def write(path, *lines, header='user_id,image_id,class'):
 
 
 def split_files(folder):
-  """Writes what `launch.make_splits` would: user, image, class; names."""
+  """Writes files like `launch.make_splits`: user, image and class, and class names."""
   rows = ('ann,cat/0.jpg,0', 'bob,dog/1.jpg,1', 'ann,dog/0.jpg,1', '9,emu/0.jpg,2')
   write(folder / 'federated_train.csv', *rows)
   held_out(folder / 'test.csv', 'emu/1.jpg,2', 'cat/2.jpg,0')
@@ -102,7 +102,7 @@ def test_ids_in_another_normal_form(tmp_path, pack):
 
 
 def counted(monkeypatch):
-  """Returns a list that grows by each image that is decoded."""
+  """Returns a list that gets one entry for each decoded image."""
   decoded, square = [], decode.square
   monkeypatch.setattr(decode, 'square', lambda *a: decoded.append(0) or square(*a))
   return decoded
@@ -124,18 +124,18 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
   assert dataset.train.partition.sizes.tolist() == [5, 5, 6]
   for client in dataset.train.client_ids:
     dataset.train.examples(client)
-  # The next run only tries the damaged ones again to know that.
+  # The next run decodes only the damaged images, to see whether they are still damaged.
   decoded = counted(monkeypatch)
   assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
   assert len(decoded) == 2
-  (path / 'emu/3.jpg').write_bytes(images_on_disk.photograph(3))  # Mended.
+  (path / 'emu/3.jpg').write_bytes(images_on_disk.photograph(3))  # Repair the image.
   assert load(path).train.partition.sizes.tolist() == [5, 5, 7]
 
 
 def test_damaged_images_may_be_left_out_or_an_error(tmp_path):
   path = images_on_disk.classes(tmp_path / 'photos')
   damage(path)
-  dataset = load(path, corrupt='fail')  # Nothing is decoded yet.
+  dataset = load(path, corrupt='fail')  # No image is decoded yet.
   dataset.train.examples('class/1')
   with pytest.raises(errors.InputError, match=r'cat/0\.jpg .*--corrupt=skip'):
     dataset.train.examples('class/0')
@@ -143,7 +143,7 @@ def test_damaged_images_may_be_left_out_or_an_error(tmp_path):
   dataset = load(path, 'iid:3', test_file=test)
   assert dataset.test.labels.tolist() == [1]
   assert sum(dataset.train.partition.sizes) == 15
-  # What cannot even be opened.
+  # A file that cannot be opened.
   (path / 'cat/9.jpg').symlink_to(path / 'absent.jpg')
   assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
   with pytest.raises(errors.InputError, match=r'cat/9\.jpg .*--corrupt=skip'):

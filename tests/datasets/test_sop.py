@@ -1,4 +1,4 @@
-"""The lists of Stanford Online Products, and their clients."""
+"""The lists of Stanford Online Products, and the clients of this data set."""
 
 import math
 
@@ -11,7 +11,7 @@ from tff_xc import errors
 
 
 def naive_clients(train, size):
-  """Sorts by class, the list's order within it, and cuts."""
+  """Sorts images by class in a stable order, and cuts the list into clients."""
   in_order = sorted(train, key=lambda row: row[1])
   return [in_order[i : i + size] for i in range(0, len(in_order), size)]
 

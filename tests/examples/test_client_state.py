@@ -1,8 +1,8 @@
-"""Your own algorithm, 3: weighted examples, and clients that remember.
+"""An example of your own algorithm: weighted examples, and clients that keep a state.
 
-Copy the part between the lines, and its imports. Examples of rare classes weigh
-more, and a client keeps its last local encoder, from which it stays within
-reach.
+Copy the code between the lines of dashes, and its imports. Examples of rare classes have a larger
+weight. A client keeps its encoder after local training, and the loss keeps the next encoder near
+it.
 """
 
 import collections
@@ -20,7 +20,7 @@ from tff_xc.round import cohort, parts
 
 
 class RareFirst(parts.Part):
-  """Examples weigh 1 / (examples of their class at the client)."""
+  """Weights an example by 1 / (the client's number of examples of the same class)."""
 
   name = 'rare_first'
 
@@ -31,7 +31,7 @@ class RareFirst(parts.Part):
 
 @dataclasses.dataclass(frozen=True)
 class LastEncoder(parts.Part):
-  """A client keeps its encoder after local training, and counts its rounds."""
+  """Keeps a client's encoder after local training, and counts the client's rounds."""
 
   spec: collections.OrderedDict
 
@@ -45,7 +45,7 @@ class LastEncoder(parts.Part):
 
 
 def near_its_last(step):
-  """Squared distance to the client's last encoder, if it has one."""
+  """Returns half the squared distance to the client's last encoder, or 0 if there is none."""
   now, last = (
     tf.concat([tf.reshape(t, [-1]) for t in weights.values()], 0)
     for weights in (step.weights.encoder, step.state.value['encoder'])
@@ -95,4 +95,4 @@ def test_states_are_kept_over_rounds_and_a_resume(made, in_process, built_once, 
   assert train(made, tmp_path / 'resumed', 4) == straight
   counts = small_data.kept_by_clients(tmp_path / 'straight').values()
   assert len(counts) > 3
-  assert sum(c['rounds'] for c in counts) == 4 * 3  # Three clients a round.
+  assert sum(c['rounds'] for c in counts) == 4 * 3  # Three clients train in a round.

@@ -1,8 +1,8 @@
-"""Your own algorithm, 2: class rows as prototypes, and a loss of your own.
+"""An example of your own algorithm: class rows as prototypes, and your own loss.
 
-Copy the part between the lines, and its imports. An example's class is that of
-the nearest row, and clients train a smoothed softmax over the rows that they
-hold: a share of each target is spread over all of these.
+Copy the code between the lines of dashes, and its imports. The predicted class of an example is the
+class with the nearest row. Clients train with label smoothing: a share of each target is spread
+over all class rows of the client.
 """
 
 import dataclasses
@@ -49,13 +49,13 @@ class Prototypes:
 
 @dataclasses.dataclass(frozen=True)
 class SmoothedSoftmax:
-  """Softmax cross entropy with a share of the target on every row held."""
+  """Softmax cross entropy with label smoothing over the client's class rows."""
 
   smoothing: float
 
   def __call__(self, step):
     mask = tf.cast(step.held.mask, tf.float32)
-    logits = step.logits - 1e9 * (1.0 - mask)  # Padding has no probability.
+    logits = step.logits - 1e9 * (1.0 - mask)  # Padding gets no probability.
     log_shares = tf.nn.log_softmax(logits) * mask
     of_target = tf.gather(log_shares, step.targets, axis=1, batch_dims=1)
     of_all = tf.reduce_sum(log_shares, axis=1) / tf.reduce_sum(mask)
@@ -63,7 +63,7 @@ class SmoothedSoftmax:
 
 
 def smoothed_prototypes(*, model, smoothing=0.1, **arguments):
-  """FedSS with prototypes and a smoothed, uncorrected softmax."""
+  """Returns FedSS with prototypes and a smoothed softmax without correction for sampling."""
   model = dataclasses.replace(model, head=Prototypes())
   made = fedss.FedSS.made(model=model, **arguments)
   return dataclasses.replace(made, loss=SmoothedSoftmax(smoothing))

@@ -1,7 +1,7 @@
-"""Your own algorithm, 1: a server step that sees rows before and after.
+"""An example of your own algorithm: a server step that gets rows before and after a round.
 
-Copy the part between the lines, and its imports. It limits how far the server
-moves a row in a round, and measures how many rows it held back.
+Copy the code between the lines of dashes, and its imports. The step limits the distance that a row
+moves in a round, and counts the rows whose movement it shortens.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from tff_xc.round import cohort
 
 @dataclasses.dataclass(frozen=True)
 class Leash:
-  """A row moves at most `length` in a round."""
+  """Limits the distance that a row moves in a round to `length`."""
 
   length: float
   on_all_rows = False
@@ -39,7 +39,7 @@ class Leash:
 
 
 def leashed(*, length, **arguments):
-  """FedSS whose rows are on a leash."""
+  """Returns FedSS with the server step `Leash`."""
   made = fedss.FedSS.made(**arguments)
   [table] = made.tables
   return made.with_table(dataclasses.replace(table, steps=(Leash(length),)))
@@ -55,7 +55,7 @@ def test_rows_are_held_back(length, in_process, tmp_path):
   algorithm = leashed(length=length, model=model, max_positives=4, negatives=3)
   algorithm = dataclasses.replace(algorithm, sampling=cohort.UniformClients(3))
   training.train(algorithm, dataset, tmp_path / 'run', metrics=('top1', 'train_top1'), rounds=2)
-  _, *rows = doubling.rows(tmp_path / 'run')  # The first is of round 0.
+  _, *rows = doubling.rows(tmp_path / 'run')  # The first row is for the initial model, round 0.
   held_back = [float(row['rows_held_back']) for row in rows]
   assert len(held_back) == 2
   requested = [float(row['class_rows']) for row in rows]

@@ -1,4 +1,4 @@
-"""Runs a command that must answer before the large packages are imported."""
+"""Runs a command that must answer before it imports the large packages."""
 
 import functools
 import json
@@ -11,11 +11,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Forks itself for each command, since Python and the small packages take longer
-# to start than a command to answer. Modules that define flags or read the
-# environment are the fork's.
-# Stubs the modules that would import TensorFlow, so that a command with valid
-# flags ends there.
+# This program forks itself for each command, because Python and the small packages take longer to
+# start than a command takes to answer. The fork imports the modules that define flags or read the
+# environment. `experiment.run` is replaced, because it would import TensorFlow. A command with
+# valid flags therefore ends there.
 _CODE = """
 import json, os, runpy, sys
 from datasets.splits import rules
@@ -52,7 +51,7 @@ finally:
 
 @functools.cache
 def _forking():
-  """Starts the process that forks; it ends with this one."""
+  """Starts the process that forks. It ends together with this process."""
   return subprocess.Popen(
     [sys.executable, '-c', _CODE],
     cwd=ROOT,
@@ -64,7 +63,7 @@ def _forking():
 
 
 def call(command, *arguments, **environment):
-  """Returns a command's output; a stack trace if it imported too much."""
+  """Returns a command's output. If the command imported a large package, stderr has a traceback."""
   words = [command, *map(str, arguments)]
   process = _forking()
   with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Runs for the tests of tables and pictures."""
+"""Writes run directories for the tests of tables and pictures."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tff_xc.report import run_files
 
 @pytest.fixture
 def runs(tmp_path):
-  """Writes three seeds of FedSS with 80 negatives, and four other runs."""
+  """Writes three runs of FedSS with 80 negatives and different seeds, and four other runs."""
   fedss = {'negatives': 80, 'correction': 'negatives'}
   made = [
     *({'seed': i, 'top1': v, **fedss} for i, v in enumerate(fake_runs.TOP1)),

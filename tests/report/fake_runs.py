@@ -21,7 +21,7 @@ COLUMNS = (
 )
 
 
-# Top-1 of the three seeds of the `runs` fixture's FedSS.
+# Top-1 of the three seeds of FedSS in the fixture `runs`.
 TOP1 = (0.50, 0.53, 0.47)
 
 
@@ -38,9 +38,9 @@ def write_run(
   settings: dict[str, Any] | None = None,
   **hyperparameters: Any,
 ) -> pathlib.Path:
-  """Writes a run that rises to `top1` and is evaluated every second round.
+  """Writes a run whose accuracy rises to `top1`, and that is evaluated every second round.
 
-  `initial`: whether the initial model was evaluated, as round 0.
+  With `initial`, the initial model was also evaluated, as round 0.
   """
   path.mkdir(parents=True)
   config = {

@@ -1,4 +1,4 @@
-"""Small computations of clients' numbers."""
+"""Small computations on numbers of clients."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,13 +8,13 @@ FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
 
 
 def invoke(runtime, computation, *arguments):
-  """Returns what a computation returns in a runtime."""
+  """Returns the result of a computation in a runtime."""
   with tff.framework.get_context_stack().install(runtime):
     return computation(*arguments)
 
 
 def total_of(computation):
-  """Returns the sum of what a computation makes of the clients' numbers."""
+  """Returns a computation that sums the results of `computation` on the clients' numbers."""
   return tff.federated_computation(
     lambda x: tff.federated_sum(tff.federated_map(computation, x)), FLOATS
   )
@@ -25,6 +25,6 @@ total = tff.federated_computation(tff.federated_sum, FLOATS)
 
 @tff.tensorflow.computation(np.float32)
 def positive(x):
-  """Returns a positive number, and fails with any other."""
+  """Returns x if it is positive, and fails otherwise."""
   with tf.control_dependencies([tf.debugging.Assert(x > 0, ['not positive', x])]):
     return tf.identity(x)

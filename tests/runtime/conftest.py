@@ -1,4 +1,4 @@
-"""Both runtimes, and threads that use one at once."""
+"""Fixtures with both runtimes, and with threads that use one runtime at the same time."""
 
 import threading
 
@@ -8,14 +8,14 @@ import tensorflow_federated as tff
 
 @pytest.fixture(scope='module')
 def contexts(in_process_context, tff_worker):
-  """Yields both runtimes by name; restores the worker as the default."""
+  """Yields both runtimes by name. Afterwards, the worker is the default again."""
   yield {'in_process': in_process_context, 'worker': tff_worker}
   tff.framework.set_default_context(tff_worker)
 
 
 @pytest.fixture
 def in_threads():
-  """Returns what calls `work` with 0, 1, 2, 3, each in a thread of its own."""
+  """Returns a function that calls `work` with 0, 1, 2 and 3, each in its own thread."""
 
   def run_all(context, work) -> list:
     found, start = [None] * 4, threading.Barrier(4)

@@ -1,4 +1,4 @@
-"""Small LEAF sets on disk, in the form of LEAF's scripts."""
+"""Writes small LEAF data sets in the format of LEAF's scripts."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def content(data: dict, order=('users', 'num_samples', 'user_data')) -> dict:
-  """Returns the object of a file: user -> (x, y)."""
+  """Returns the JSON object of a file from a mapping of users to (x, y)."""
   parts = {
     'users': list(data),
     'num_samples': [len(y) for _, y in data.values()],
@@ -21,11 +21,11 @@ def write(path, data: dict, **more) -> None:
 
 
 def image(*seed: int) -> list[float]:
-  """Returns 784 pixels k / 255."""
+  """Returns 784 pixels with values k / 255."""
   k = np.random.default_rng(seed).integers(0, 256, 784)
   return (k / 255).tolist()
 
 
 def writer(user: int, size: int, num_classes: int = 62):
-  """Returns (x, y) of a user of FEMNIST."""
+  """Returns (x, y) of a FEMNIST user."""
   return ([image(user, i) for i in range(size)], [(user + i) % num_classes for i in range(size)])

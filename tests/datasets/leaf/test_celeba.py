@@ -1,4 +1,4 @@
-"""CelebA from LEAF's JSON and real JPEGs in a folder or a zip."""
+"""Tests CelebA from LEAF's JSON and real JPEGs in a folder or a zip."""
 
 import io
 import shutil
@@ -17,7 +17,7 @@ def load(data_dir, **options):
 
 
 def jpeg(number, mode='RGB'):
-  """Returns a JPEG of CelebA's size."""
+  """Returns a JPEG with the size of CelebA's images."""
   pixels = np.random.default_rng(number).integers(0, 256, (11, 9, 3), np.uint8)
   image = Image.fromarray(pixels).resize((178, 218)).convert(mode)
   out = io.BytesIO()
@@ -26,7 +26,7 @@ def jpeg(number, mode='RGB'):
 
 
 def write(data_dir, sizes=(6,) * 10, labels=float, where='raw'):
-  """Writes users of these sizes, and their images as LEAF lays them out."""
+  """Writes users with these numbers of images, in LEAF's folders."""
   users, number = {}, 0
   folder = data_dir / 'celeba/data'
   images = folder / where / 'img_align_celeba'
@@ -66,7 +66,7 @@ def test_images_are_decoded_as_leaf_does(tmp_path, labels, pack):
 
 
 def test_users_with_few_images(tmp_path, capsys):
-  # Those with fewer than 5 are out before the split, as with LEAF's -k 5.
+  # Like LEAF's -k 5, the program removes users with fewer than 5 images before the split.
   write(tmp_path, sizes=[4, 5, 9, 9, 9] * 4)
   dataset = load(tmp_path, min_examples=8)
   assert 'of 14 training users' in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""FEMNIST from LEAF's JSON: small files, and five real writers."""
+"""Tests FEMNIST from LEAF's JSON: small files, and five real writers."""
 
 import json
 import random
@@ -18,7 +18,7 @@ def load(data_dir, **options):
 
 
 def all_data(data_dir, sizes, files=1):
-  """Writes users of these sizes, in files that are to be read in order."""
+  """Writes users with these numbers of examples to files whose order matters."""
   users = {f'w{i}': on_disk.writer(i, size) for i, size in enumerate(sizes)}
   for k, part in enumerate(np.array_split(list(users), files)):
     on_disk.write(
@@ -45,7 +45,7 @@ def test_five_real_writers(data_dir):
     np.testing.assert_array_equal(y, of_train[name]['y'])
     own = dataset.held_out.of_client(index)
     assert train.pool.labels[own].tolist() == of_test[name]['y']
-  assert np.median(x) == 1  # White.
+  assert np.median(x) == 1  # The background is white.
   held_out = dataset.test.examples(np.arange(89))
   for key, found in (('x', held_out.x.reshape(-1, 784)), ('y', held_out.labels)):
     expected = [of_test[name][key] for name in train.client_ids]
@@ -81,7 +81,7 @@ def test_the_first_image_twice(tmp_path, capsys, drop):
   for i in range(1, 10):
     x, y = users[f'w{i}']
     users[f'w{i}'] = [x[0], *x], [y[0], *y]
-  users['w3'][1][1] += 1  # The same image with another label is no copy.
+  users['w3'][1][1] += 1  # An image with another label is not a duplicate.
   on_disk.write(tmp_path / 'femnist/all_data.json', users)
   dataset = load(tmp_path, drop_duplicates=drop)
   assert '8 of 10 writers' in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Shakespeare: windows of LEAF's JSON and of Project Gutenberg's text."""
+"""Tests Shakespeare from LEAF's JSON and from Project Gutenberg's text."""
 
 import shutil
 
@@ -25,7 +25,7 @@ def decoded(codes):
 
 
 def windows(text):
-  """Returns (x, y) as LEAF's scripts make them."""
+  """Returns (x, y) like LEAF's scripts."""
   places = range(len(text) - 80)
   return [text[i : i + 80] for i in places], [text[i + 80] for i in places]
 
@@ -60,7 +60,7 @@ def test_json(tmp_path, capsys, monkeypatch):
   again = load(tmp_path).train.pool
   check(load(tmp_path), users())
   assert not capsys.readouterr().err
-  # The texts give the same.
+  # Reading the texts gives the same examples.
   pool, of_text = shakespeare.from_texts('x', [tmp_path], lambda: users().items())
   assert of_text.names == list(users())
   np.testing.assert_array_equal(pool.labels, again.labels)
@@ -146,7 +146,7 @@ by William Shakespeare
 
 
 def test_plays_and_speakers(monkeypatch):
-  # The fool has but two lines; the poet is alone in the play.
+  # The fool has only two lines, and the poet is the only role in the play.
   duke = 'THE_COMEDY_OF_ERRORS_DUKE'
   expected = {
     'ALLS_WELL_KING': 'One\nand two,\n    indented.\nbut this is four.\neight\n',
@@ -154,7 +154,7 @@ def test_plays_and_speakers(monkeypatch):
     duke: "Eleven\ntwelve\nfifteen\n1609\n\nA LOVER'S COMPLAINT\n\n",
   }
   assert shakespeare.roles(PLAYS) == expected
-  # The lines after the plays are not read.
+  # Lines after the plays are ignored.
   last = PLAYS.splitlines()[1:].index('DUKE. fifteen')
   monkeypatch.setattr(shakespeare, '_LAST_LINE', last)
   assert shakespeare.roles(PLAYS)[duke] == 'Eleven\ntwelve\nfifteen\n'
@@ -169,7 +169,7 @@ def test_a_text_without_plays(tmp_path, text):
 
 
 def test_the_whole_text(data_dir, capsys):
-  """LEAF's published totals: 1,129 users, 4,226,158 examples, 3743.2, 6212.3."""
+  """Checks LEAF's published numbers: 1,129 users, 4,226,158 examples, 3743.2, 6212.3."""
   dataset = load(data_dir)
   assert len(dataset.train.client_ids) == 1016
   assert len(dataset.train.pool) == 4_226_158
@@ -183,7 +183,7 @@ def test_the_whole_text(data_dir, capsys):
   assert decoded(x[0]) + decoded(y[:8]) == (
     'In delivering my son from me, I bury a second husband. What hope is there of his Majesty'
   )
-  assert not capsys.readouterr().err  # No character is outside the alphabet.
+  assert not capsys.readouterr().err  # All characters are in the alphabet.
 
 
 def test_where_the_text_may_lie(tmp_path, data_dir):
@@ -197,4 +197,4 @@ def test_where_the_text_may_lie(tmp_path, data_dir):
     (tmp_path / place / source.name).unlink()
   write_json(tmp_path, users())
   shutil.copy(source, tmp_path)
-  assert leaf_files.find_shakespeare(tmp_path).all  # JSON has precedence.
+  assert leaf_files.find_shakespeare(tmp_path).all  # JSON files take precedence.

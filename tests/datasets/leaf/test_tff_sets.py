@@ -1,4 +1,4 @@
-"""TFF's substitutes: the real Shakespeare, and small files of every form."""
+"""Tests TFF's files of LEAF's data: the real Shakespeare, and small files in each format."""
 
 import random
 
@@ -98,7 +98,7 @@ def test_celeba(tmp_path, write):
   for _ in range(2):
     dataset = load('celeba', tmp_path)
     assert dataset.train.client_ids == CLIENTS[:7]
-    # Read in every round; a run stops where they change.
+    # The images are read in every round. A run stops if the files change.
     assert dataset.train.pool.files
     assert all(file.is_file() for file in dataset.train.pool.files)
     for client in CLIENTS[:7]:

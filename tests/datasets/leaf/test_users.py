@@ -1,4 +1,4 @@
-"""LEAF's JSON: any order of keys, small buffers, and everything malformed."""
+"""Reads LEAF's JSON with any order of keys and small buffers, and refuses malformed files."""
 
 import json
 
@@ -24,7 +24,7 @@ def read(path):
 @pytest.mark.parametrize('indent', [None, 2])
 def test_reads_what_was_written(tmp_path, indent):
   path = tmp_path / 'a.json'
-  for order in (1, -1):  # Of the keys, and then of the users.
+  for order in (1, -1):  # Reverse the order of the keys, and then of the users.
     keys = ('users', 'num_samples', 'user_data')[::order]
     content = on_disk.content(DATA, keys)
     for key in ('users', 'num_samples'):

@@ -1,4 +1,4 @@
-"""Small sets in the files that TFF distributes: HDF5 and SQLite."""
+"""Writes small data sets in the file formats that TFF distributes: HDF5 and SQLite."""
 
 import sqlite3
 
@@ -38,7 +38,7 @@ def write_sqlite(folder, name, content):
       for client, columns in clients.items()
       for i in range(len(next(iter(columns.values()))))
     ]
-    # The same examples in another split are not read.
+    # Examples of another split are ignored.
     rows += [('another', client, proto) for _, client, proto in rows[:3]]
     database.executemany('INSERT INTO examples VALUES (?, ?, ?)', rows)
   database.close()

@@ -1,6 +1,6 @@
-"""Drawn data are those of before: who has which labels, and some examples.
+"""Procedural data do not change: the labels of the clients, and some examples.
 
-Pixels and features may differ between machines in their last digits, labels may not.
+The last digits of pixels and features may differ between machines. The labels may not.
 """
 
 import pytest
@@ -19,7 +19,7 @@ def of_items(**options):
   return items.federated('items', drawn, items.Options(validation=False))
 
 
-# Checksums of the labels and clients, and of the labels of the test.
+# Two checksums per data set: of training labels and clients, and of test labels.
 SETS = {
   'glyphs': (lambda: glyphs.load(**FEW), '669f37824abe31cd'),
   'a range of classes': (lambda: glyphs.load(**FEW, classes_range=(2, 9)), 'afe69c499f486a26'),

@@ -1,4 +1,4 @@
-"""Drawn faces: determinism, the label in the mouth, and the shape of CelebA."""
+"""Procedural faces are deterministic, show the label in the mouth, and have CelebA's shape."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tff_xc import errors
 
 
 def drawn(celebrity, smiling, seed=0):
-  """Draws photographs 0, 1, ... of a celebrity."""
+  """Draws the photographs 0, 1, ... of a celebrity."""
   number = np.arange(len(smiling))
   person = np.broadcast_to(glyph_strokes.mix(seed, faces._PERSON, celebrity), len(number))
   photograph = glyph_strokes.mix(seed, faces._PHOTOGRAPH, celebrity, number)
@@ -35,7 +35,7 @@ def test_clients_are_celebrities_and_others_the_test():
   assert len(dataset.train.client_ids) == 18
   x, y = dataset.train.examples('celebrity0003')
   np.testing.assert_array_equal(x, drawn(3, y))
-  x, y = dataset.test.examples(np.arange(5))  # Each celebrity has five.
+  x, y = dataset.test.examples(np.arange(5))  # The test has five photographs of each celebrity.
   np.testing.assert_array_equal(x, drawn(18, y))
   with pytest.raises(errors.InputError, match='celebrities is 9'):
     faces.load(celebrities=9)
@@ -47,7 +47,7 @@ def test_the_label_is_what_the_mouth_shows():
   shares = differs.mean((1, 2))
   assert (shares > 0).all()
   assert shares.max() < 0.1
-  # The lower half of the faces, which are turned and not all in the middle.
+  # The label changes only the lower half of the face, although faces are rotated and shifted.
   row, column = np.nonzero(differs.any(0))
   assert row.min() > 30
   assert 10 < column.min() < column.max() < 74

@@ -1,4 +1,4 @@
-"""Compares stroke programs, hands and pixels with naive references."""
+"""Compares strokes, handwritings and pixels with simple references."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from datasets.procedural import glyph_strokes
 
 
 def _splitmix(x):
-  """SplitMix64's step in Python's own integers."""
+  """Computes a step of SplitMix64 with Python's integers."""
   word = 2**64 - 1
   z = (x + 0x9E3779B97F4A7C15) & word
   z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & word
@@ -29,7 +29,7 @@ def _draw(classes, hands, drawings, variation=1.0, image_size=28):
 
 
 def test_hash_is_splitmix():
-  # The generator's first outputs from state 0, as published.
+  # The published first outputs of the generator from state 0.
   first = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
   assert [_splitmix(i * 0x9E3779B97F4A7C15 % 2**64) for i in range(3)] == first
   expected = _splitmix(_splitmix(_splitmix(7)) ^ _splitmix(2**40))
@@ -51,7 +51,7 @@ def test_uniforms_are_uniform_and_of_their_key_alone():
 
 
 def _naive_line(start, end, pen, size):
-  """Draws a long straight line by the distance of each pixel's middle to it."""
+  """Draws a long straight line by the distance of each pixel's center to the line."""
   out = np.zeros([size, size])
   along = (end - start) / np.linalg.norm(end - start)
   for row in range(size):

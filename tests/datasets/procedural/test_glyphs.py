@@ -1,4 +1,4 @@
-"""The procedural data set: sizes, labels, determinism, bounds."""
+"""The procedural data set glyphs: sizes, labels, determinism, bounds."""
 
 import tracemalloc
 
@@ -86,7 +86,7 @@ def test_absurd_numbers(name, values):
       glyphs.load(**{**SMALL, name: value})
 
 
-# 0.1 a class.
+# Each class has 0.1 examples.
 
 
 def test_paper_may_be_white():

@@ -1,4 +1,4 @@
-"""Groups of similar classes, of handwriting and of features."""
+"""Groups of similar classes in the data sets glyphs and words."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from datasets.procedural import features, glyphs
 from tff_xc import errors
 
-# Groups of 7 or 8 classes.
+# The groups have 7 or 8 classes.
 SHAPE = {
   'num_classes': 45,
   'num_clients': 200,
@@ -37,7 +37,7 @@ def test_classes_of_a_group_are_nearer_to_each_other_than_to_others(source):
 
   assert ratio() < 0.8
   assert 0.9 < ratio(class_groups=0) < 1.1
-  # Unseen classes form groups of their own.
+  # Unseen classes form their own groups.
   unseen = make(source, **SHAPE, retrieval_classes=45).retrieval
   assert len(np.unique(unseen.labels)) == 45
 

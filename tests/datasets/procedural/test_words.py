@@ -24,7 +24,7 @@ def test_an_example_follows_from_its_number_alone():
   words, again = (sparse_words.Words(sparse_words.Options(seed=4)) for _ in range(2))
   numbers = np.array([17, 3, 9000, 17])
   x, y = train(words, numbers)
-  # The same as in runs of before.
+  # These numbers must not change, so that runs stay comparable.
   assert (x[0].indices.sum(), x[0].nnz) == (446_867, 32)
   assert y[0].indices.tolist() == [234, 413]
   for i, number in enumerate(numbers):

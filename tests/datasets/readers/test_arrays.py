@@ -37,7 +37,7 @@ def test_examples_are_grouped_by_owner_in_their_order(tmp_path):
   assert dataset.retrieval is None
   elements = list(dataset.train.create_tf_dataset_for_client('cy'))
   assert [int(e['y']) for e in elements] == [1]
-  # A sample of the test.
+  # A random test example.
   test = own_data.load_images(tmp_path / 'mine.npz', deal.Choice(test_examples=1)).test
   x, y = test.examples(np.arange(len(test)))
   place = GOOD['test_y'].tolist().index(y)
@@ -80,7 +80,8 @@ def test_clients_may_be_whole_numbers_in_any_form(tmp_path):
 
 
 def test_other_forms_are_cut_to_squares(tmp_path):
-  wide = np.concatenate([X[..., :4], X], axis=2)  # 8 x 12; the middle is X.
+  # The image has 8 x 12 pixels, and its middle is X.
+  wide = np.concatenate([X[..., :4], X], axis=2)
   wide = np.stack([wide, 255 - wide], axis=-1)
   path = saved(tmp_path, x=wide, test_x=wide[:2])
   dataset = own_data.load_images(path)
@@ -93,7 +94,7 @@ def test_other_forms_are_cut_to_squares(tmp_path):
 
 @pytest.mark.parametrize('version', [1, 2])
 def test_an_announced_size_is_compared_with_the_memory(tmp_path, version):
-  """A header of some bytes announces 100 TB, and nothing follows it."""
+  """A small file declares an array of 100 TB, and contains no data."""
   path = tmp_path / 'a.npz'
   header = {'descr': '|u1', 'fortran_order': False, 'shape': (10**8, 10**6)}
   write = getattr(np.lib.format, f'write_array_header_{version}_0')

@@ -1,4 +1,4 @@
-"""Files of class probabilities, and what is refused."""
+"""Files of class probabilities, and which files are refused."""
 
 import gzip
 
@@ -60,7 +60,7 @@ def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
   [
     (['cat', 'dog', 'a,b', 'ü'], 'dog,1\n"a,b",3\n', [0, 0.25, 0.75, 0]),
     (['cat', 'dog', 'a,b', 'ü'], '1,1\n2,3\n', [0, 0.25, 0.75, 0]),
-    # Names that are numbers are names, and not places among them.
+    # Class names that are numbers are names, not indices.
     (['2', '7', '9', '10'], '9,1\n2,3\n', [0.75, 0, 0.25, 0]),
     (['1', '2', '3', '4'], '4,1\n1,3\n', [0.75, 0, 0, 0.25]),
     (['1', '2', '3', '4'], '0,1\n1,3\n', [0.25, 0.75, 0, 0]),

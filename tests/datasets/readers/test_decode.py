@@ -1,4 +1,4 @@
-"""Images of every kind become the same square."""
+"""Images in every file format become the same square."""
 
 import concurrent.futures
 import time
@@ -15,7 +15,7 @@ GREY = np.array(Image.fromarray(PICTURE).convert('L'))
 
 
 def close(found, expected, within=12):
-  """Whether all pixels but those beside an edge are nearly equal."""
+  """Whether all pixels are nearly equal, except pixels near an edge."""
   assert found.shape == expected.shape
   assert found.dtype == np.uint8
   far = np.abs(found.astype(int) - expected).max(axis=-1) > within
@@ -54,7 +54,7 @@ def test_every_kind_is_rgb(data, expected):
 def test_large_images_are_decoded_one_at_a_time(progressive, monkeypatch):
   picture, now, most = images_on_disk.quarters(96, 64), [], []
   data = images_on_disk.encoded(picture)
-  if progressive is not None:  # A progressive JPEG is kept whole.
+  if progressive is not None:  # A progressive JPEG is kept in memory as a whole.
     data = images_on_disk.encoded(picture, 'JPEG', progressive=progressive)
 
   def fitted(image, side, kept=decode.fitted):
@@ -105,7 +105,7 @@ def test_a_rotation_in_exif_is_applied(orientation):
   expected = upright(large)
   data = images_on_disk.jpeg(large, orientation)
   assert close(np.asarray(decode.rgb(data)), expected)
-  found = decode.square(data, 8)  # Decoded at half of its size.
+  found = decode.square(data, 8)  # The JPEG is decoded at half its size.
   assert close(found, upright(images_on_disk.quarters(8, 8)))
 
 
@@ -116,7 +116,7 @@ def test_any_size_becomes_the_square_in_its_middle():
     assert found.shape == (8, 8, 3)
     assert (found == images_on_disk.RED).all()
   picture = images_on_disk.quarters(24, 16)
-  picture[:, :4] = picture[:, -4:] = 77  # The sides that are cut off.
+  picture[:, :4] = picture[:, -4:] = 77  # The left and right sides are cropped.
   found = decode.square(images_on_disk.encoded(picture), 8)
   assert close(found, images_on_disk.quarters(8, 8))
   assert not (found == 77).any()
@@ -131,7 +131,8 @@ def test_any_size_becomes_the_square_in_its_middle():
     images_on_disk.encoded(images_on_disk.quarters(64, 64))[:-30],
     images_on_disk.png16(PICTURE.astype(np.uint16))[:60],
     images_on_disk.encoded(PICTURE).replace(b'IDAT', b'IDAX'),
-    images_on_disk.encoded(GREY.astype(np.float32) / 255, 'TIFF'),  # No photograph.
+    # A format that is not for photographs.
+    images_on_disk.encoded(GREY.astype(np.float32) / 255, 'TIFF'),
   ],
 )
 def test_damage_is_one_of_few_exceptions(data):
@@ -140,7 +141,7 @@ def test_damage_is_one_of_few_exceptions(data):
 
 
 def test_a_file_that_another_program_would_decode_is_no_image(monkeypatch):
-  """Pillow gives an EPS, a program in PostScript, to Ghostscript."""
+  """Pillow would pass an EPS, which is a PostScript program, to Ghostscript."""
   called = []
   monkeypatch.setattr(EpsImagePlugin, 'Ghostscript', called.append)
   eps = images_on_disk.encoded(PICTURE, 'EPS')

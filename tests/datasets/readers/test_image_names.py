@@ -1,4 +1,4 @@
-"""Images by class in folders and archives."""
+"""Reads class names and image names from folders and archives."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_a_train_and_a_test_folder(train, test, outer, tmp_path):
   }
 
 
-# Other letters than those of systems.
+# Names of classes that resemble system folders, but with other upper and lower case letters.
 RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
 
 
@@ -82,10 +82,10 @@ RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
   [
     ([f'{c}/1.jpg' for c in RESEMBLING], list(RESEMBLING), None, ''),
     (['test-1/1.jpg', 'a/1.jpg'], ['a', 'test-1'], None, ''),
-    # One part alone is all there is.
+    # A folder `train` without a test folder contains all images.
     (['train/a/1.jpg', 'train/b/1.jpg'], ['a', 'b'], None, ''),
     (['x/train/a/1.jpg', 'x/train/b/1.jpg'], ['a', 'b'], None, ''),
-    # A class of trains.
+    # A class may be called train.
     (['bus/1.jpg', 'car/2.jpg', 'train/3.jpg'], ['bus', 'car', 'train'], None, ''),
     (
       ['train/bus/1.jpg', 'train/train/2.jpg', 'test/train/3.jpg'],
@@ -93,7 +93,7 @@ RESEMBLING = 'Lost+Found', 'Recycler', 'contest', 'interval', 'restraint'
       ['test/train/3.jpg'],
       '',
     ),
-    # Beside test images, those of val are left out.
+    # If there are test images, images of `val` are ignored.
     (
       ['train/a/1.jpg', 'test/a/2.jpg', 'val/a/3.jpg', 'val/b/3.jpg'],
       ['a'],

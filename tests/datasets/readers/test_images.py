@@ -41,7 +41,7 @@ def gnu(folder, path):
   'pack', [lambda folder, _: folder, images_on_disk.tarred, gnu, images_on_disk.zipped]
 )
 def test_every_form_has_the_same_images(tmp_path, pack):
-  # What people's computers leave there is no image.
+  # Files that operating systems leave in folders are not images.
   left = 'cat/._1.jpg', '__MACOSX/cat/1.jpg', '.trash/9.jpg', 'cat/Thumbs.db'
   folder = images_on_disk.write(tmp_path / 'photos', [*NAMES, *left])
   suffix = '.zip' if pack is images_on_disk.zipped else '.tar'
@@ -81,7 +81,7 @@ def test_links_lead_to_images_and_not_in_circles(tmp_path):
   (folder / 'dog' / 'friends').symlink_to(folder / 'cat')
   (folder / 'dog' / 'again').symlink_to(folder)
   (folder / 'emu').symlink_to(images_on_disk.write(tmp_path / 'other', ['3.jpg']))
-  # Folders that are linked twice are there twice.
+  # A folder with two links counts twice.
   assert list(everything(store_lib.open_store(folder))) == [
     'alias/1.jpg',
     'alias/friends/2.jpg',
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_in_place_is_refused(tmp_path):
     ('a.tar.gz', 'unpack'),
     ('cut.tar', 'damaged'),
     ('no.zip', 'zip file'),
-    # Archives of other kinds than their names say.
+    # The content of these archives does not fit their suffix.
     *((name, name) for name in ('a.tar', 'b.tar', 'c.zip')),
   ):
     refused(tmp_path / name, said)
@@ -147,7 +147,7 @@ def test_a_tar_with_links_is_refused(tmp_path, link):
   refused(images_on_disk.tarred(folder, tmp_path / 'links.tar'), '--dereference')
 
 
-# Tars of tars, and folders of tars, equal folders of folders.
+# Tars of tars and folders of tars are read like folders of folders.
 
 
 @pytest.mark.parametrize('write', [imagenet21k.tars, imagenet21k.tar_of_tars])
@@ -157,7 +157,7 @@ def test_tars_are_read_in_place_as_from_folders(tmp_path, write, monkeypatch):
   expected = everything(store_lib.open_store(tmp_path / 'folders'))
   assert list(expected) == SYNSETS
   assert everything(store_lib.open_store(path)) == expected
-  monkeypatch.setattr(tarfile, 'open', None)  # The index is kept.
+  monkeypatch.setattr(tarfile, 'open', None)  # A second reading uses the stored index.
   store = store_lib.open_store(path)
   assert everything(store) == expected
   with concurrent.futures.ThreadPoolExecutor(8) as threads:
@@ -178,8 +178,8 @@ def test_a_tar_that_was_cut_after_its_index_is_named(tmp_path):
 @pytest.mark.parametrize(
   'damage',
   [
-    lambda data: data[:1024],  # After the first image.
-    lambda data: data[:1300],  # Within the second header.
+    lambda data: data[:1024],  # The file ends after the first image.
+    lambda data: data[:1300],  # The file ends within the second header.
     lambda data: data[:1024] + b'x' * 100 + data[1124:],
   ],
 )
@@ -213,7 +213,7 @@ def test_ids_may_leave_out_the_outer_folder(tmp_path):
   np.testing.assert_array_equal(found, np.arange(len(SYNSETS))[::-1])
 
 
-# TFRecords: TFF's layout and others, damaged ones, and one's own features.
+# TFRecords: TFF's layout and other layouts, damaged files, and the user's own feature names.
 
 
 def load(path, split='', **more):
@@ -227,7 +227,7 @@ def test_tffs_layout_has_its_users_and_its_test(tmp_path):
   assert dataset.train.client_ids == ['user0', 'user1', 'user2']
   assert dataset.num_classes == 4
 
-  # TFF's own `load_data_from_cache` fails in 0.87: it lacks an argument.
+  # In TFF 0.87, `load_data_from_cache` fails, because it does not pass an argument.
   def read(file):
     return sorted(
       int(e['class'][0]) for e in vision_datasets_utils.load_tfrecord(str(path / file), '')

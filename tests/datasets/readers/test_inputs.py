@@ -1,4 +1,4 @@
-"""What inputs are taken for, and what of them is listed."""
+"""How the program recognizes the type of an input, and which of its files it lists."""
 
 import re
 import shutil
@@ -100,7 +100,7 @@ def test_extreme_classification_text(tmp_path):
   assert alone.labels.toarray().nonzero()[1].tolist() == [1, 2, 4]
   assert alone.class_names == list('01234')
   assert alone.test is None
-  (tmp_path / '._a_train.txt').write_bytes(b'\0\5\26\7')  # Of macOS.
+  (tmp_path / '._a_train.txt').write_bytes(b'\0\5\26\7')  # A hidden file of macOS.
   assert read(tmp_path).fingerprint() == alone.fingerprint()
   (tmp_path / 'a_test.txt').write_text('1 4 5\n3 0:1\n')
   for path in (tmp_path, tmp_path / 'a_train.txt'):
@@ -139,7 +139,7 @@ def test_images_beside_a_file_of_another_form(name, why, tmp_path, capsys):
   assert read(tmp_path).class_names == ['cat', 'dog']
   assert re.search(f'is taken for images .*{why}', capsys.readouterr().err)
   shutil.rmtree(tmp_path / 'dog')
-  with pytest.raises(errors.InputError, match=why):  # Of one class.
+  with pytest.raises(errors.InputError, match=why):  # Images of only one class.
     read(tmp_path)
 
 
@@ -168,7 +168,7 @@ def test_leaf(tmp_path):
   assert of_users(found) == ['b'] * 3 + ['a'] * 2
   np.testing.assert_array_equal(found.labels[:5], dataset.train.pool.labels[:5])
   np.testing.assert_array_equal(labels_of_test(found), dataset.test.labels)
-  # Their numbers in the task's pool.
+  # The examples' numbers in the pool of the task.
   assert found.ids_of(found.test) == [5, 6, 7, 8]
   assert of_users(found, 'test') == ['c'] * 4
   assert found.class_names == list(map(str, range(44)))

@@ -1,4 +1,4 @@
-"""The cache of parsed arrays: valid for its source, mended, never in the way."""
+"""The cache of parsed arrays is valid for one source, is repaired, and never causes an error."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 
 class Counted:
-  """Makes arrays of a file, and counts how often."""
+  """Computes the arrays of a file, and counts the calls."""
 
   def __init__(self, tmp_path):
     self.calls, self._file = 0, tmp_path / 'a'
@@ -57,7 +57,7 @@ def test_arrays_are_made_once_for_a_source_and_mapped(change, tmp_path, folder):
     arrays['bytes'][0] = 1
   counted.load(**change)
   assert counted.calls == 2
-  assert len(list(folder.iterdir())) == 1  # The stale one is replaced.
+  assert len(list(folder.iterdir())) == 1  # The new file replaces the outdated file.
 
 
 @pytest.mark.parametrize(

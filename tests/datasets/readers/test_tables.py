@@ -1,4 +1,4 @@
-"""Tables of every form have the same columns; bad ones are named by line."""
+"""Tables in all formats have the same columns. Errors name the line of the table."""
 
 import gzip
 import zipfile
@@ -146,7 +146,7 @@ def test_values_of_parquet(kind, value, expected, tmp_path):
 
 @pytest.mark.parametrize('form', ['.csv', '.tsv', '.jsonl', '.parquet'])
 def test_names_are_the_same_text_in_every_form(form, tmp_path):
-  """pandas writes a column of whole numbers with a missing value as floats."""
+  """In pandas, a column of whole numbers with a missing value becomes a column of floats."""
   texts = ['2.0', '-7.0', '0.0', '1.10', '1.1', '02.0', '2.00', '1e5', 'v2.0']
   path = tmp_path / f'a{form}'
   frame = pd.DataFrame({'class': texts})

@@ -1,4 +1,4 @@
-"""Clients of one's own data, as --split says, and test examples that are held out."""
+"""Clients of the user's own data by --split, and held-out test examples."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def write(path, *lines):
 
 
 WHOSE = {
-  'users': np.arange(24, dtype=np.int32) % 4 - 1,  # -1 is nobody.
+  'users': np.arange(24, dtype=np.int32) % 4 - 1,  # Examples with -1 belong to no client.
   'user_names': ['u10', 'u9', 'x'],
 }
 
@@ -54,7 +54,8 @@ def test_every_example_is_in_one_place():
 
 
 def test_a_client_has_its_own_of_the_test():
-  tested = np.array([0, 2, 3, 6, 7, 11, 15, 19, 23])  # All of x, one of nobody.
+  # These are all examples of user x, and one example without a user.
+  tested = np.array([0, 2, 3, 6, 7, 11, 15, 19, 23])
   data = labelled(**WHOSE, test=tested)
   clients, _, held_out, _ = parts(data)
   assert held_out.client_ids == clients.client_ids == ['u10', 'u9']
@@ -82,12 +83,12 @@ def test_a_file_says_who_has_what(tmp_path):
 @pytest.mark.parametrize(
   ('names', 'lines', 'expected'),
   [
-    # Numbers of classes stand for their names.
+    # Class numbers are accepted instead of names.
     (['a', 'b', 'c'], ['u,0,0', 'u,5,2'], [0, 5]),
-    # A table calls the class of a folder 2.0 by 2.
+    # In a table, 2 and 2.0 name the same class.
     (['1.0', '2.0', '2.1'], ['u,1,2.0', 'u,2,2.1'], [1, 2]),
     (['1.0', '2.0', '2.1'], ['u,1,2', 'u,2,2.1'], [1, 2]),
-    # Another normal form.
+    # The same name in another Unicode normal form.
     (['a', 'e\u0301', 'c'], ['9,1,\u00e9', '9,3,a'], [1, 3]),
     (['a', 'b', 'c'], ['u,1,b', 'u,0,b'], "line 3: .*'b' here and 'a' in mine"),
     (['a', 'b', 'c'], ['u,24,a'], "line 2 .* '24', and mine has no such"),
@@ -148,7 +149,7 @@ def test_the_same_share_of_every_class_is_held_out(fraction):
 def test_a_test_example_goes_to_a_random_owner_of_its_class():
   labels = np.array([2, 0, 2, -1, 2, 0, 2])
   owners = np.array([5, 1, 6, 8, 7, 1, 7])
-  test = np.repeat([2, 0, 9, -1, 1], 400)  # Nobody has 9 and 1.
+  test = np.repeat([2, 0, 9, -1, 1], 400)  # No client has examples of 9 and 1.
   found = hold_out.owners_of(test, labels, owners, 0).reshape(5, 400)
   shares = np.bincount(found[0], minlength=8) / 400
   np.testing.assert_allclose(shares[5:], [0.25, 0.25, 0.5], atol=0.08)

@@ -1,4 +1,4 @@
-"""The Dirichlet rule: the papers' skew, and the text followed word by word."""
+"""The Dirichlet rule: the skew in the papers, and a literal implementation of the text."""
 
 import collections
 
@@ -10,7 +10,7 @@ from datasets.splits import dirichlet, rules
 from tff_xc import errors
 from tff_xc.measure import skew
 
-# Concentration -> EMD of 100 clients with 500 of 50,000 balanced examples.
+# For 100 clients with 500 of 50,000 balanced examples, maps the concentration to the EMD.
 BANDS = {
   10: {100: 0.28, 10: 0.73, 1: 1.45, 0.5: 1.60, 0.2: 1.70, 0.05: 1.76, 0: 1.80},
   100: {1000: 0.46, 100: 0.85, 10: 1.57, 5: 1.72, 1: 1.90, 0.5: 1.93, 0: 1.98},
@@ -52,7 +52,7 @@ def test_what_is_left_of_q_is_renormalised():
   taken = dirichlet.draw_classes(log_q, 2005, left, random)
   assert (taken[0], taken[3]) == (5, 0)
   assert taken[1] / taken[2] == pytest.approx(3, rel=0.1)
-  # Without any of q, classes are drawn uniformly.
+  # When no class with positive q has examples left, classes are drawn uniformly.
   log_q, left = np.array([0.0, -np.inf, -np.inf]), np.array([10, 9000, 1500])
   taken = dirichlet.draw_classes(log_q, 2010, left, random)
   assert taken[0] == 10
@@ -113,7 +113,7 @@ def test_sizes_are_log_normal_and_add_up(deviation):
   if deviation < 10:
     logs = np.log(sizes)
     np.testing.assert_allclose(logs.std(), deviation, rtol=0.15)
-    # As many clients below the mean logarithm as above it.
+    # The median of the logarithms is near their mean.
     assert abs(logs.mean() - np.median(logs)) < 0.2 * deviation
   again = some(0)
   np.testing.assert_array_equal(found.numbers, again.numbers)

@@ -27,7 +27,7 @@ def _set(sizes=SIZES, **more):
 
 
 def _owned(of):
-  """Returns id -> set of numbers."""
+  """Returns the set of example numbers by client id."""
   return {k: set(of.of_client(i)) for i, k in enumerate(of.client_ids)}
 
 
@@ -40,10 +40,10 @@ def test_every_example_trains_or_is_held_out():
   for name, numbers in whole.items():
     assert own[name] | held[name] == numbers
     assert not own[name] & held[name]
-    assert bool(own[name]) == bool(numbers)  # Nobody loses everything.
+    assert bool(own[name]) == bool(numbers)  # No client loses all its examples.
     if len(numbers) > 1:
       assert abs(len(held[name]) - 0.25 * len(numbers)) < 1
-  # The set had no test.
+  # The data set had no test set before.
   assert sorted(after.test.read(np.arange(len(after.test)))[:, 0]) == sorted(after.held_out.numbers)
   again = hold_out.hold_out_parts(before, 0.25, 0.0, seed=3)
   other = hold_out.hold_out_parts(before, 0.25, 0.0, seed=4)
@@ -64,7 +64,7 @@ def test_unseen_clients_are_whole_and_do_not_train(fraction):
   for name in never.train.client_ids:
     assert parts[0][name] | parts[1][name] == whole[name]
     assert fraction or not parts[0][name]
-  if fraction:  # The same as without unseen clients.
+  if fraction:  # The held-out examples do not depend on the unseen clients.
     alone = hold_out.hold_out_parts(before, fraction, 0.0, seed=0)
     held = _owned(alone.held_out)
     assert {**_owned(found.held_out), **parts[1]} == held

@@ -1,4 +1,4 @@
-"""Rules by class, by user, by label sets and at random, on examples one can follow."""
+"""Rules by class, by user, by label sets and at random, on examples that are easy to check."""
 
 import dataclasses
 import random
@@ -61,7 +61,7 @@ def test_grouping_several_classes_and_their_shares():
     mine = [g for name, g in groups.items() if name.endswith(f'/{share}')]
     assert sorted(map(len, mine)) == [2, 5, 5]
     assert sorted(label for group in mine for label in group) == list(range(12))
-  assert len(set(groups.values())) > 9  # Grouped anew for each share.
+  assert len(set(groups.values())) > 9  # Each share has its own random groups.
   for label in range(12):
     counts = [np.count_nonzero(labels[own] == label) for own in clients.values()]
     counts = [c for c in counts if c]
@@ -93,7 +93,8 @@ def test_shards_are_cut_evenly_and_dealt_at_random():
   ranks[np.argsort(labels, kind='stable')] = np.arange(603)
   for k in range(10):
     mine = np.sort(ranks[found.of_client(k)])
-    assert np.count_nonzero(np.diff(mine) > 1) <= 2  # Three runs at most.
+    # A client has at most three runs of successive examples.
+    assert np.count_nonzero(np.diff(mine) > 1) <= 2
   other = deal('shards', labels, 2, **settings)
   assert (found.numbers != other.numbers).any()
 
@@ -107,8 +108,8 @@ def test_iid_deals_all_evenly():
   assert (deal('iid', SORTED, 4, clients=3).numbers != found.numbers).any()
 
 
-# FedMLH's rules. Label 0 has 30 of 50 examples, label 1 has 4, label 2 has 20,
-# label 3 none, label 4 one.
+# FedMLH's rules. Of 50 examples, 30 have label 0, 4 have label 1, 20 have label 2, none has label
+# 3, and one has label 4.
 MEMBERS = {0: range(30), 1: range(10, 14), 2: range(25, 45), 4: [48]}
 
 
@@ -130,7 +131,7 @@ def test_frequent_labels_by_the_code():
     assert len(set(numbers)) == 16
   assert set(MEMBERS[1]) <= set(of_1)
   assert len(set(of_1[4:])) == 12
-  # Whatever the seed, the last two examples fill no client.
+  # With every seed, the last two examples belong to no client.
   some = [frequent(seed, clients=3) for seed in range(30)]
   assert max(each.of_client(2)[4:].max() for each in some) < 48
   np.testing.assert_array_equal(found.numbers, some[1].numbers)
@@ -140,11 +141,12 @@ def test_frequent_labels_by_the_code():
 def test_frequent_labels_by_the_paper():
   found = frequent(clients=4, variant='paper', frequency=0.08)
   parts = [set(found.of_client(i)) for i in range(4)]
-  assert sum(map(len, parts)) == len(found.numbers)  # Nothing twice.
+  assert sum(map(len, parts)) == len(found.numbers)  # No example is assigned twice.
   for label in (0, 1, 2):
     assert any(set(MEMBERS[label]) <= part for part in parts)
   assert set().union(*parts) == set(range(50))
-  # A label as frequent as the threshold is frequent, so whole with one client.
+  # A label whose frequency equals the threshold counts as frequent, so one client has all its
+  # examples.
   halves = {0: range(25), 1: range(25, 50)}
   found = frequent(0, halves, clients=4, variant='paper', frequency=0.5)
   owners = found.owners()[np.argsort(found.numbers)]
@@ -220,7 +222,7 @@ def test_leafs_draw_of_users():
     ('dirichlet:concentration=0.5,clients=9', ('dirichlet', {'concentration': 0.5, 'clients': 9})),
     ('a.csv', None),
     ('a.csv:user', None),
-    ('dirichlet', None),  # A folder may be called so.
+    ('dirichlet', None),  # A folder may have this name.
     ('a:user=1', 'is no file, and no rule'),
     ('users:min_examples=2', 'dirichlet, iid, classes_per_client, chunks, shards$'),
     ('sop:examples_per_client=1', 'is no file, and no rule'),

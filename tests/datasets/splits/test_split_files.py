@@ -1,4 +1,4 @@
-"""Splits in files: their forms, what is accepted, and which line is refused."""
+"""Splits in files: their formats, which files are accepted, and which line an error names."""
 
 import csv
 import dataclasses
@@ -106,14 +106,14 @@ def test_of_a_set_of_labels_a_line_has_one(tmp_path):
 
 TRAIN = [('user_id', 'image_id', 'class'), ('7', 'aa', '10'), ('7', 'bb', '2'), ('12', 'cc', '2')]
 TEST = [('image_id', 'class'), ('dd', '10')]
-# TFF's: a column of users for each split; NA is nobody.
+# TFF's format has a column of users for each split. NA means that the example has no user.
 MERGED = [
   ('image_id', 'class', 'user_120k', 'geo_100'),
   ('aa', '10', '7', '89c'),
   ('bb', '2', '7', 'NA'),
   ('cc', '2', '12', '89c'),
 ]
-# iNaturalist's zips have the class of their source, too.
+# iNaturalist's zips also contain the class of the source.
 LABELLED = [(*row, 'label' if not i else str(i)) for i, row in enumerate(TRAIN)]
 
 
@@ -146,7 +146,7 @@ BY_USER = {'7': [('aa', '10'), ('bb', '2')], '12': [('cc', '2')]}
 
 
 def checked(split):
-  """Reads a split that the flags of a task accept."""
+  """Reads a split after checking it as a task's flags."""
   own_data.check({'split': str(split), 'test_file': '', 'test_fraction': 0})
   return split_files.read(split)
 
@@ -158,7 +158,7 @@ def test_zips_as_they_are_published(rows, tmp_path):
   assert clients(split) == BY_USER
   assert split.examples.class_names == ['2', '10']
   assert split.examples.ids_of(split.examples.test) == ['dd']
-  # One of several splits of a zip.
+  # The zip contains several splits, and one is read.
   path = zipped(tmp_path / 'geo.zip', federated_train_100=rows, test=TEST)
   split = split_files.read(path / 'federated_train_100.csv', path / 'test.csv')
   assert clients(split) == BY_USER
@@ -186,7 +186,7 @@ def test_one_column_of_several(tmp_path):
   [
     ('user_120k', ['12', '7', None, None]),
     ('geo_100', [None, '89c', None, '89c']),
-    ('user_id', [None] * 4),  # The test lacks the column.
+    ('user_id', [None] * 4),  # The test has no column of this name.
   ],
 )
 def test_test_examples_have_the_users_of_the_column_that_is_chosen(user, owners, tmp_path):
@@ -196,7 +196,7 @@ def test_test_examples_have_the_users_of_the_column_that_is_chosen(user, owners,
     ('geo_100', 'user_120k', 'class', 'image_id'),
     ('NA', '12', '2', 'dd'),
     ('89c', '7', '10', 'ee'),
-    ('5', '99', '2', 'ff'),  # Users of the test only are nobody.
+    ('5', '99', '2', 'ff'),  # Users that occur only in the test count as no user.
     ('89c', 'NA', '2', 'gg'),
   ]
   if user != 'user_id':

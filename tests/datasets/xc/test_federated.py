@@ -1,4 +1,4 @@
-"""Sets of the Extreme Classification Repository as federated data."""
+"""Data sets of the Extreme Classification Repository as federated data."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_clients_are_classes_and_examples_keep_one_label(tiny):
   dataset = load(tiny)
   assert (dataset.name, dataset.num_classes) == ('eurlex-4k', 5)
   held = 0
-  # Of the examples that have labels.
+  # Label sets of the examples that have labels.
   sets = [{0, 3}, {4}, {3}, {3}, {0, 3, 4}]
   for client_id in dataset.train.client_ids:
     numbers = dataset.train.numbers(client_id)

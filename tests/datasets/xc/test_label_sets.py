@@ -1,4 +1,4 @@
-"""Sets with all labels: hashed features, clients, and the published reading."""
+"""Data sets with label sets: hashed features, clients, and the published format."""
 
 import numpy as np
 import scipy.sparse
@@ -62,7 +62,7 @@ def test_the_frequencies_of_delicious_are_those_of_the_published_code(data_dir):
 
 def test_validation_examples_are_with_no_client():
   train, test = part(80), part(7, seed=1)
-  # An example tells itself by its feature.
+  # The feature of an example is its number.
   x = scipy.sparse.csr_matrix(np.arange(1, 81, dtype=np.float32)[:, None])
   train, test = train._replace(features=x), test._replace(features=x[:7])
 

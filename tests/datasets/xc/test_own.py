@@ -1,4 +1,4 @@
-"""One's own files of sparse text, of any size."""
+"""The user's own files of sparse text, of any size."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_two_files_of_any_size(tmp_path):
   assert [p.labels.nnz for p in parts] == [16, 1]
   dataset = xc.of_one_label('mine', *parts)
   assert dataset.num_classes == 3
-  assert sum(dataset.train.partition.sizes) == 8  # Each keeps one label.
+  assert sum(dataset.train.partition.sizes) == 8  # Each example keeps one label.
   assert dataset.test.labels.shape == (2, 3)
 
 
@@ -45,7 +45,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
 
 
 def make(tmp_path):
-  """Writes a split as `launch.make_splits` does; returns text and split."""
+  """Writes a split like `launch.make_splits`. Returns the text file and the split."""
   random = np.random.default_rng(0)
   lines = [
     ','.join(map(str, sorted({i % 5, *random.integers(0, 5, i % 3)}))) + f' {i}:1 40:0.5'
@@ -60,7 +60,7 @@ def make(tmp_path):
 
 
 def example_of(features):
-  """Returns the examples' numbers, which are their first features."""
+  """Returns the numbers of examples, which their first features encode."""
   return features.toarray()[:, :40].argmax(axis=1).tolist()
 
 
@@ -81,16 +81,16 @@ def test_a_split_names_clients_labels_and_the_test(tmp_path):
   x, y = dataset.test.examples(np.arange(len(dataset.test)))
   assert example_of(x) == held
   labels = xc.read((path,)).labels
-  assert (y != labels[held]).nnz == 0  # All of them.
-  # The counts of labels are those of the training part.
+  assert (y != labels[held]).nnz == 0  # The test examples keep all their labels.
+  # Only the training examples count for the label counts.
   assert dataset.propensity.label_counts.sum() == labels.nnz - y.nnz
-  # Without the folder's test, examples may be held out.
+  # Without the folder's test, test examples can be held out.
   file = splits.Choice(str(split / 'federated_train.csv'))
   assert xc.load_own(path, file).test is None
   some = xc.load_own(path, file._replace(test_fraction=0.5))
   assert 0 < len(some.test) < len(lines)
   assert len(some.train.partition.numbers) == len(lines) - len(some.test)
-  # A file of test examples takes the place of the folder's.
+  # A file of test examples replaces the folder's test.
   other = write(tmp_path / 'b.txt', ['2 3:1', '0 4:1'], '2 41 5')
   dataset = xc.load_own(path, splits.Choice(str(split), str(other)))
   assert len(dataset.test) == 2

@@ -9,7 +9,7 @@ import scipy.sparse
 from datasets.xc import sets as xc_sets, text as xc_text
 from tff_xc import errors
 
-# An example without labels, one without features, one with neither.
+# Examples without labels, without features, and without both.
 EXAMPLES = '4 7 5\n0,3 1:0.5 6:2\n 2:0.123456 3:1\n4 \n \n'
 
 
@@ -20,7 +20,7 @@ def written(folder, text, name='some.txt'):
 
 
 def naive(text):
-  """Returns rows of (labels, {id: value}), parsed in the simplest way."""
+  """Returns rows of (labels, {id: value}), parsed by simple code."""
   rows = []
   for line in text.split('\n')[1:]:
     labels, _, rest = line.partition(' ')
@@ -85,7 +85,7 @@ def test_same_content_in_other_clothes(tmp_path, text):
 
 
 def test_values_are_rounded_as_python_and_numpy_do(tmp_path):
-  # A midpoint of two float32, and numbers just beside it, of all lengths.
+  # The midpoint of two float32 numbers, and numbers near it, of all lengths.
   middle = '1.000000059604644775390625'
   texts = [middle[:k] for k in range(3, 27)] + [middle + '1', '-0.0', '1e-46']
   texts += ['16777217', '16777219', '9007199254740993', '123456789012345678']
@@ -131,7 +131,7 @@ SHAPES = {
   ],
 )
 def test_a_long_bad_line_is_refused_in_linear_time(start, often, end):
-  """In quadratic time this takes minutes."""
+  """A parser with quadratic time would take minutes."""
   line = start + often * 10**5 + end
   assert xc_text._parsed([line], SHAPES['examples']) is None
 
