@@ -1,7 +1,7 @@
-"""FedAvg, FedOpt, FedProx and MOON in NumPy, written from their papers.
+"""FedAvg, FedOpt, FedProx and MOON in NumPy, written from the papers.
 
-Linear encoder e = x A + b, logits scale * cos(e, w) over all n rows. float64
-throughout. Weights are (kernel, bias, table).
+The encoder is linear, e = x A + b. Logits are scale * cos(e, w) over all n rows. All numbers are
+float64. Weights are (kernel, bias, table).
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from tests.algorithms import numpy_fedss
 
 
 def contrast(weights, received, previous, x, temperature):
-  """Returns (MOON's term of each example [B], its gradient by e [B, d])."""
+  """Returns (MOON's term of each example [B], its gradient with respect to e [B, d])."""
   e, of_received, of_previous = (
     x @ kernel + bias for kernel, bias, _ in (weights, received, previous)
   )
@@ -41,9 +41,9 @@ def train_client(
   example_weights=None,
   frozen=(),
 ):
-  """Runs full-batch gradient descent; returns the weights and the last loss.
+  """Runs full-batch gradient descent. Returns the weights and the last loss.
 
-  `frozen` are the numbers of the weights that keep their values.
+  `frozen` has the indices of the weights that keep their values.
   """
   received = [np.array(w, np.float64) for w in received]
   weights, loss = received, 0.0
@@ -69,7 +69,7 @@ def train_client(
 
 
 def mean(models, counts):
-  """Returns the clients' mean model, weighted by their examples."""
+  """Returns the mean of the clients' models, weighted by their numbers of examples."""
   total = sum(counts)
   return [
     sum(count / total * w for count, w in zip(counts, each, strict=True))
@@ -78,7 +78,7 @@ def mean(models, counts):
 
 
 class Server:
-  """The server's optimizer on the pseudo-gradient, global minus mean."""
+  """The server's optimizer; the pseudo-gradient is the global model minus the mean model."""
 
   def __init__(self, kind, rate, momentum=0.0, epsilon=1e-8):
     self._kind, self._rate = kind, rate

@@ -1,6 +1,6 @@
-"""FedAwS in NumPy, written from the paper, independent of the package.
+"""FedAwS in NumPy, written from the paper without code of this package.
 
-Linear encoder e = x A + b, unit rows. float64 throughout.
+The encoder is linear, e = x A + b. Rows have norm 1. All numbers are float64.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ normalised = numpy_fedss.normalised
 
 
 def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
-  """Returns eq. (23), the mean of max(0, margin - cos)^2, and its gradients."""
+  """Returns the mean of max(0, margin - cos)^2 (eq. 23) and its gradients."""
   e = x @ kernel + bias
   u, v = normalised(e), normalised(rows[target])
   short = np.maximum(0.0, margin - (u * v).sum(1))
@@ -24,7 +24,7 @@ def hinge_and_gradients(kernel, bias, rows, x, target, margin=0.9):
 
 
 def contrastive(embeddings, rows, y, alpha, beta, margin, distance):
-  """Returns eq. (6) of each example by loops; eq. (11), (12) for 'cosine'."""
+  """Computes eq. (6) for each example by loops, or eq. (11) and (12) for 'cosine'."""
   found = []
   for e, own in zip(embeddings, y, strict=True):
     total = 0.0
@@ -38,7 +38,7 @@ def contrastive(embeddings, rows, y, alpha, beta, margin, distance):
 
 
 def train_client(weights, held, x, y, *, rate=0.2, epochs=2, fixed_rows=False):
-  """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
+  """Runs full-batch SGD on one client. Returns the changes of kernel, bias and rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   start = kernel, bias, table[held]
   rows = table[held]
@@ -58,7 +58,7 @@ def unit_rows(count, dim=5, seed=0):
 
 
 def neighbours(rows, k):
-  """Returns each row's k nearest others; ties go to the smaller place."""
+  """Returns the k nearest other rows of each row. For ties, the smaller index comes first."""
   similar = rows @ rows.T
   np.fill_diagonal(similar, -np.inf)
   return np.argsort(-similar, axis=1, kind='stable')[:, :k]
@@ -75,7 +75,7 @@ def regulariser(rows, pairs, distance, margin=0.0):
 
 
 def numeric_gradient(function, rows, step=1e-6):
-  """Returns the gradient by central differences."""
+  """Computes the gradient by central differences."""
   gradient = np.zeros_like(rows)
   for place in np.ndindex(rows.shape):
     moved = [rows.copy(), rows.copy()]
@@ -86,7 +86,7 @@ def numeric_gradient(function, rows, step=1e-6):
 
 
 def spread_gradient(rows, k, distance, margin=0.0):
-  """Returns the gradient by the rows, with the neighbours held constant."""
+  """Returns the gradient with respect to the rows, for constant neighbours."""
   count = len(rows)
   k = count - 1 if margin or not k else min(k, count - 1)
   near = neighbours(normalised(rows), k)
@@ -95,17 +95,16 @@ def spread_gradient(rows, k, distance, margin=0.0):
 
 
 def server_round(weights, clients, spread=None, normalise=True, average=False):
-  """Runs Algorithm 1's server: uniform mean, replaced rows, spreadout, norm.
+  """Runs the server of Algorithm 1: a uniform mean, replaced rows, spreadout, and norm 1.
 
-  With `average`, encoder and rows move by the mean of all deltas, weighted by
-  example counts. In the mean of a row, a client without the class has a zero
-  delta.
+  With `average`, encoder and rows move by the mean of all changes, weighted by numbers of examples.
+  In the mean for a row, the change of a client without the class is zero.
 
   Args:
     weights: (kernel, bias, table).
-    clients: (held ids, deltas, number of examples) of each client.
-    spread: rows of the round's classes -> these rows after a step; or None.
-    normalise: whether to normalise these rows.
+    clients: (ids of the client's rows, changes, number of examples) of each client.
+    spread: maps the rows of the round's classes to these rows after a step; or None.
+    normalise: whether to scale these rows to norm 1.
   """
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   counts = np.array([n for _, _, n in clients], np.float64)

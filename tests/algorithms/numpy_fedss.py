@@ -1,6 +1,6 @@
-"""FedSS in NumPy, written from the paper, independent of the package.
+"""FedSS in NumPy, written from the paper without code of this package.
 
-Linear encoder e = x A + b, logits scale * cos(e, w). float64 throughout.
+The encoder is linear, e = x A + b. Logits are scale * cos(e, w). All numbers are float64.
 """
 
 import numpy as np
@@ -11,16 +11,16 @@ def normalised(v):
 
 
 def back_through_norm(v, grad):
-  """Returns the gradient by v, given the gradient by v / |v|."""
+  """Returns the gradient with respect to v from the gradient with respect to v / |v|."""
   norm = np.linalg.norm(v, axis=-1, keepdims=True)
   unit = v / norm
   return (grad - unit * (grad * unit).sum(-1, keepdims=True)) / norm
 
 
 def loss_and_gradients(kernel, bias, rows, x, target, terms, shift, scale, weights=None):
-  """Softmax cross entropy over `terms` [B, S]; `shift` [S] adds to logits.
+  """Computes softmax cross entropy over `terms` [B, S]; `shift` [S] is added to the logits.
 
-  It is the mean over the examples, weighted by `weights` [B].
+  The loss is the mean over the examples, weighted by `weights` [B].
   """
   share = np.ones(len(x)) if weights is None else weights
   share = share / share.sum()
@@ -39,7 +39,7 @@ def loss_and_gradients(kernel, bias, rows, x, target, terms, shift, scale, weigh
 
 
 def terms_and_shift(method, held, own, labels, num_classes, correct):
-  """Returns the set T of each example, [B, S], and the correction, [S]."""
+  """Returns the set T of each example, [B, S], and the correction of the logits, [S]."""
   positive = np.isin(held, own)
   target = held[None, :] == labels[:, None]
   terms = {
@@ -55,7 +55,7 @@ def terms_and_shift(method, held, own, labels, num_classes, correct):
 
 
 def train_client(method, weights, held, x, y, *, correct, rate=0.1, epochs=2, scale=4.0):
-  """Runs full-batch SGD on one client; returns deltas of kernel, bias, rows."""
+  """Runs full-batch SGD on one client. Returns the changes of kernel, bias and rows."""
   kernel, bias, table = (np.array(w, np.float64) for w in weights)
   start = kernel, bias, table[held]
   rows = table[held]
@@ -73,12 +73,12 @@ def train_client(method, weights, held, x, y, *, correct, rate=0.1, epochs=2, sc
 
 
 def server_round(weights, velocity, clients, *, learning_rate, momentum):
-  """Runs Algorithm 1's server: scatter, divide by all examples, momentum step.
+  """Runs the server of Algorithm 1: a momentum step on the mean over all examples.
 
   Args:
     weights: (kernel, bias, table).
     velocity: arrays of the same shapes.
-    clients: (held ids, deltas, number of examples) of each client.
+    clients: (ids of the client's rows, changes, number of examples) of each client.
 
   Returns:
     (weights, velocity).

@@ -1,4 +1,4 @@
-"""TurboSVM-FL's server step around scikit-learn, written from the paper."""
+"""TurboSVM-FL's server step with scikit-learn's machines, written from the paper."""
 
 import itertools
 import warnings
@@ -15,7 +15,7 @@ KERNELS = {
 
 
 def fit(points, kernel, c, tolerance=1e-3, steps=50):
-  """Fits scikit-learn's machines to points [n, M, d].
+  """Fits scikit-learn's support vector machines to points [n, M, d].
 
   Returns (supports bool [n, M], coefficients: {(a, b): [2 M]}, the machine).
   """
@@ -25,12 +25,12 @@ def fit(points, kernel, c, tolerance=1e-3, steps=50):
   options['kernel'] = kernel.replace('polynomial', 'poly')
   machine = svm.SVC(C=c, tol=tolerance, max_iter=steps, **options)
   with warnings.catch_warnings():
-    warnings.simplefilter('ignore')  # It stops at the bound, as published.
+    warnings.simplefilter('ignore')  # The fit stops at the step limit, as published.
     machine.fit(flat, np.repeat(np.arange(n), m))
   supports = np.zeros(n * m, bool)
   supports[machine.support_] = True
   dual = np.zeros([n - 1, n * m])
-  # With two classes, scikit-learn turns the sign.
+  # With two classes, scikit-learn reverses the sign.
   dual[:, machine.support_] = machine.dual_coef_ * (-1 if n == 2 else 1)
 
   def of(row, k):
@@ -43,7 +43,7 @@ def fit(points, kernel, c, tolerance=1e-3, steps=50):
 
 
 def similarity(points, coefficients, kernel, rows):
-  """Returns eq. (8)'s sum by loops over the pairs."""
+  """Computes the sum of eq. (8) by loops over the pairs."""
   k, total = KERNELS[kernel], 0.0
   for (a, b), of_pair in coefficients.items():
     both = np.concatenate([points[a], points[b]])
@@ -56,7 +56,7 @@ def similarity(points, coefficients, kernel, rows):
 
 
 def similarity_gradient(points, coefficients, kernel, rows):
-  """Returns its gradient by the rows, by central differences."""
+  """Returns the gradient of `similarity` with respect to the rows, by central differences."""
   gradient = np.zeros_like(rows)
 
   def of(rows):
@@ -70,7 +70,7 @@ def similarity_gradient(points, coefficients, kernel, rows):
 
 
 def selected(stacked, weights, supports):
-  """Returns eq. (7)'s rows for rows [M, n, d] and weights [M]."""
+  """Returns the rows of eq. (7) for rows [M, n, d] and weights [M]."""
   rows = []
   for k in range(stacked.shape[1]):
     chosen = weights * supports[k]

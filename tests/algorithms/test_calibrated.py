@@ -1,4 +1,4 @@
-"""FedRS, FedLC and logit adjustment beside NumPy, and what composes with them."""
+"""FedRS, FedLC and logit adjustment compared with NumPy, and combined with other options."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ TRAINING_EXAMPLES = np.array([40, 20, 10, 5, 5, 4, 3, 3, 2, 1, 1, 0])
 
 
 def _logits(name, logits, counts, factor):
-  """Returns the papers' logits [B, n] of a client with `counts` [n] of classes."""
+  """Returns the logits [B, n] in the papers for a client with `counts` [n] examples per class."""
   found = np.array(logits)
   for c, n in enumerate(counts):
     if name == 'fedrs' and n == 0:
       found[:, c] *= factor
     if name == 'fedlc':
-      # 1e-8 examples of a class that the client lacks.
+      # A class that the client lacks counts as 1e-8 examples.
       found[:, c] -= factor / (n or 1e-8) ** 0.25
     if name == 'logit_adjustment':
       p = TRAINING_EXAMPLES[c] / TRAINING_EXAMPLES.sum()
@@ -34,7 +34,7 @@ def _logits(name, logits, counts, factor):
 
 
 def _trained(name, weights, x, y, factor, steps):
-  """Returns the weights after full-batch steps on the calibrated softmax."""
+  """Returns the weights after full-batch steps on the softmax of the calibrated logits."""
   kernel, bias, table = weights
   counts = [np.sum(y == c) for c in range(CLASSES)]
   slope = np.ones(CLASSES)
@@ -102,7 +102,7 @@ def test_without_an_effect_they_are_fedavg_to_the_last_digit(name, given):
 
 
 def test_a_client_counts_examples_that_it_does_not_draw():
-  """With FedRS, one that has all classes trains as with FedAvg."""
+  """A client that has all classes trains with FedRS as with FedAvg, whichever examples it draws."""
   every = [c._replace(all_labels=np.arange(CLASSES, dtype=np.int32)) for c in COHORTS[0]]
   given = {'local_training': FULL_BATCH}
   fedrs = tiny.process('fedrs', calibration_alpha=0.3, **given)
@@ -122,7 +122,7 @@ def test_fedlc_needs_a_clients_own_rows_only():
 
 
 def test_sampled_negatives_estimate_the_sum_over_all_classes():
-  """The mean of FedRS's sampled sums over draws is the sum of all n terms."""
+  """The mean of FedRS's sums over random samples equals the sum of all n terms."""
   logits = np.random.default_rng(0).normal(size=6)
   own, all_terms = [1, 4], np.exp(0.5 * logits)
   all_terms[own] = np.exp(logits[own])

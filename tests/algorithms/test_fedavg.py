@@ -1,4 +1,4 @@
-"""FedAvg, FedAvgM, FedAdam, FedAMS and FedProx beside NumPy."""
+"""FedAvg, FedAvgM, FedAdam, FedAMS and FedProx compared with NumPy."""
 
 import dataclasses
 
@@ -24,17 +24,17 @@ FULL_BATCH = local_training.LocalTraining(0.1, 64, 2)
 
 
 def check_three_rounds(process, server, weighing=None, client_state=None, **on_client):
-  """Asserts that three rounds are NumPy's; returns weights, and what clients keep.
+  """Asserts that three rounds equal NumPy's rounds.
 
   Args:
-    process: an algorithm's.
-    server: from weights and pseudo-gradients to weights.
-    weighing: from a client's labels to weights of its examples, or None.
-    client_state: the algorithm's.
-    **on_client: of `numpy_fedavg.train_client`.
+    process: an algorithm's learning process.
+    server: a function from weights and pseudo-gradients to weights.
+    weighing: a function from a client's labels to weights of its examples, or None.
+    client_state: the algorithm's client state.
+    **on_client: arguments of `numpy_fedavg.train_client`.
 
   Returns:
-    (the reference's weights, its clients' last models by id, what clients keep).
+    (the reference's weights, its clients' last models by id, the clients' states).
   """
   models, run = {}, registered.run(process, COHORTS, client_state)
   weights = tiny.as_numpy(run.first.weights)
@@ -60,7 +60,7 @@ def check_three_rounds(process, server, weighing=None, client_state=None, **on_c
 
 
 def plain_kernel():
-  """Returns the kernel after three rounds of FedAvg."""
+  """Returns the encoder's kernel after three rounds of FedAvg."""
   process = tiny.process('fedavg', local_training=FULL_BATCH)
   return tiny.weights_after(process, 3, COHORTS.__getitem__).encoder['kernel']
 
@@ -88,7 +88,7 @@ def test_three_rounds_equal_the_numpy_reference(name, server):
   ],
 )
 def test_adam_and_amsgrad_are_told_apart(name, given, is_amsgrad):
-  """Three rounds are too few: only AMSGrad's state has a largest square."""
+  """Three rounds give equal results, so compare states: only AMSGrad's has a largest square."""
   made = registry.get(name).made(model=tiny.model(), max_positives=4, **given)
   for optimizer in (made.encoder_optimizer, made.tables[0].optimizer):
     state = optimizer.initialize(tf.TensorSpec([1]))
@@ -123,12 +123,12 @@ def test_fedir_equals_the_numpy_reference(target):
   assert not np.allclose(near[0], plain_kernel(), atol=1e-4)
 
 
-# That a head alone trains is also in `test_frozen`.
+# `test_frozen` also tests training of only the head.
 @pytest.mark.parametrize('part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck'])
 def test_frozen_weights_equal_the_numpy_reference(part):
   made = frozen.train_only(fedavg.FedAvg.made(model=tiny.model()), part)
   made = dataclasses.replace(made, local_training=dataclasses.replace(FULL_BATCH, weight_decay=0.2))
-  kept = (0, 1) if part == 'head' else (0,)  # The last layer is the bias.
+  kept = (0, 1) if part == 'head' else (0,)  # The last layer of the encoder is the bias.
   check_three_rounds(
     process_lib.build_process(made), numpy_fedavg.Server('sgd', 1.0), frozen=kept, weight_decay=0.2
   )
@@ -150,14 +150,14 @@ def test_the_measured_loss_is_without_penalties():
 @pytest.mark.parametrize(
   ('task', 'name', 'given', 'expected'),
   [
-    # A task's server, here Adam of rate 0.003, is not that of FedAvg.
+    # FedAvg keeps its server optimizer if the task has another one, here Adam with rate 0.003.
     ('omniglot', 'fedavg', {}, ('sgd', 1.0, 0.0)),
     ('omniglot', 'fedavgm', {}, ('sgd', 1.0, 0.9)),
     ('omniglot', 'fedadam', {}, ('adam', 0.003, None)),
     ('omniglot', 'fedams', {}, ('amsgrad', 0.001, None)),
     ('omniglot', 'fullsoftmax', {}, ('adam', 0.003, None)),
     ('omniglot', 'centralized', {}, ('sgd', 1.0, 0.0)),
-    # The user's own.
+    # The user's setting.
     ('omniglot', 'fedavg', {'server_optimizer': 'adam'}, ('adam', 0.001, None)),
     # TurboSVM-FL, Table 8.
     ('shakespeare', 'fedadam', {}, ('adam', 1e-2, None)),
@@ -172,7 +172,7 @@ def test_the_server_is_what_the_name_says_on_every_task(task, name, given, expec
 
 @pytest.mark.slow
 def test_a_round_leaves_frozen_statistics_alone():
-  """The quirk of FedOpt in TurboSVM-FL's code."""
+  """TurboSVM-FL's code has this property for FedOpt algorithms."""
   for is_frozen in (True, False):
     learning = tiny.process(
       'fedadam', model=tiny.model_with_statistics(), frozen_statistics=is_frozen

@@ -1,4 +1,4 @@
-"""Compares FedAwS and its baselines with NumPy, and tests limiting cases."""
+"""Compares FedAwS and its baselines with NumPy, and tests special cases."""
 
 import dataclasses
 
@@ -15,7 +15,7 @@ from tff_xc.round import local_training, losses
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N = 12
-# One class a client; several clients of a class; several classes a client.
+# One class per client; then several clients with the same class; then several classes per client.
 COHORTS = (
   tiny.cohort([[0, 0], [3, 3, 3], [5], [7], [8, 8]], seed=1),
   tiny.cohort([[1, 1, 1], [1], [2, 2], [4]], seed=2),
@@ -37,7 +37,7 @@ def build(name='fedaws', **changes):
 
 
 def spread(step_size=0.02, k=2, distance='sq_euclidean', margin=0.0):
-  """Returns line 14 in NumPy: W is normalised, so it steps from unit rows."""
+  """Returns line 14 in NumPy. W has rows of norm 1, so the step starts from unit rows."""
 
   def step(rows):
     units = numpy_fedaws.normalised(rows)
@@ -48,7 +48,7 @@ def spread(step_size=0.02, k=2, distance='sq_euclidean', margin=0.0):
 
 
 def check_three_rounds(process, rate=0.2, fixed_rows=False, **server):
-  """Asserts that three rounds are NumPy's."""
+  """Asserts that three rounds equal NumPy's rounds."""
   weights = tiny.as_numpy(process.get_model_weights(process.initialize()))
   np.testing.assert_allclose(np.linalg.norm(weights[2], axis=1), 1, atol=1e-6)
   for cohort in COHORTS:
@@ -63,13 +63,13 @@ def check_three_rounds(process, rate=0.2, fixed_rows=False, **server):
   tiny.assert_near(tiny.as_numpy(tiny.weights_after(process, 3, cohort_of)), weights, 3e-5)
 
 
-# -- whole rounds --
+# -- Complete rounds. --
 
 
 def _settings():
   cosine = {'spreadout_distance': 'cosine'}
   yield {'spreadout_margin': 0.8, **cosine}, spread(0.02, 0, 'cosine', 0.8)
-  # `test_line_14_steps_from_normalised_rows` has two neighbours.
+  # `test_line_14_steps_from_normalised_rows` uses two neighbours.
   for given, step in (
     ({'spreadout_neighbors': 2, **cosine}, spread(distance='cosine')),
     ({'spreadout_neighbors': 0}, spread(k=0)),
@@ -86,7 +86,7 @@ def test_three_rounds_equal_the_numpy_reference(settings, step):
 
 @pytest.mark.slow
 def test_rows_that_follow_the_mean_equal_the_numpy_reference():
-  """Rows move like the encoder: by n_i / n times their client's delta."""
+  """Rows move like the encoder: the server adds n_i / n times the change of each client."""
   given = {'client_weighting': 'examples', 'row_update': 'mean'}
   process = build(**given, **TWO_NEIGHBOURS)
   check_three_rounds(process, spread=spread(), average=True)
@@ -95,7 +95,7 @@ def test_rows_that_follow_the_mean_equal_the_numpy_reference():
 @pytest.mark.slow
 @pytest.mark.parametrize('margin', [0.0, pytest.param(1.2, marks=pytest.mark.slow)])
 def test_line_14_steps_from_normalised_rows(margin):
-  """At this rate clients send rows whose norms are far from 1."""
+  """With this learning rate, the clients' rows have norms far from 1."""
   process = build(
     spreadout_weight=0.5,
     spreadout_learning_rate=0.1,
@@ -118,7 +118,7 @@ def test_the_baselines_equal_the_numpy_reference():
   check_three_rounds(process, fixed_rows=True, normalise=False)
   before = process.get_model_weights(process.initialize()).class_table
   after = tiny.weights_after(process, 3, cohort_of).class_table
-  np.testing.assert_array_equal(before, after)  # It never moves a row.
+  np.testing.assert_array_equal(before, after)  # The algorithm never moves a row.
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_a_spreadout_rate_of_0_is_that_of_the_clients():
 def test_absent_classes_move_only_where_all_are_spread():
   absent = [6]
   for changes, moves in (
-    (TWO_NEIGHBOURS, False),  # By default those of the round.
+    (TWO_NEIGHBOURS, False),  # By default, only the classes of the round move.
     ({'spreadout_classes': 'all'}, True),
   ):
     process = build(**changes)
@@ -164,14 +164,14 @@ def test_clients_count_alike_or_by_their_examples():
 
   alone = [kernel([client]) for client in cohort]
   for given, shares in (
-    ({}, (0.5, 0.5)),  # Uniform.
+    ({}, (0.5, 0.5)),  # Uniform weights.
     ({'client_weighting': 'examples'}, (0.9, 0.1)),
   ):
     expected = sum(s * k for s, k in zip(shares, alone, strict=True))
     np.testing.assert_allclose(kernel(cohort, **given), expected, atol=1e-6)
 
 
-# -- the form that FedSS compares with --
+# -- FedAwS as FedSS compares with it. --
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   given = {'spreadout_weight': 0.05, 'spreadout_neighbors': 2}
   moved = weights_of('fedaws_posonly', 1, **given).class_table.numpy()
 
-  # The step is on all rows, and uses the rows themselves, not their directions.
+  # The step changes all rows. It starts from the rows themselves, not from rows of norm 1.
   near = numpy_fedaws.neighbours(numpy_fedaws.normalised(after), 2)
   pairs = [(c, y) for c in range(N) for y in near[c]]
   gradient = numpy_fedaws.numeric_gradient(
@@ -200,11 +200,11 @@ def test_a_head_without_cosines_is_refused():
     fedaws_lib.build_fedaws(model=tiny.model(N, heads.LinearHead()), max_positives=3)
 
 
-# -- the form that TurboSVM-FL compares with --
+# -- FedAwS as TurboSVM-FL compares with it. --
 
 
 def penalty(rows):
-  """Returns sum_{i < j} max(0, cos(w_i, w_j)), by loops."""
+  """Computes sum_{i < j} max(0, cos(w_i, w_j)) by loops."""
   total = 0.0
   for i in range(len(rows)):
     for j in range(i):
@@ -225,7 +225,7 @@ def test_the_gradient_is_that_of_turbosvms_penalty():
 
 
 def test_turbosvms_form_equals_the_numpy_reference():
-  """FedAvg, then one Adam step whose state lasts over the rounds."""
+  """The algorithm is FedAvg and an Adam step whose state is kept between rounds."""
   process = tiny.process(
     'fedaws_softmax',
     local_training=test_fedavg.FULL_BATCH,
@@ -242,7 +242,7 @@ def test_turbosvms_form_equals_the_numpy_reference():
   test_fedavg.check_three_rounds(process, server)
 
 
-# -- the contrastive loss, with which the paper compares in theory --
+# -- The contrastive loss, which the paper analyzes. --
 
 
 def test_centralized_training_takes_the_contrastive_loss():

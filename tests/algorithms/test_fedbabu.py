@@ -1,4 +1,4 @@
-"""FedBABU beside NumPy: nobody trains, sends or receives class rows."""
+"""FedBABU compared with NumPy: clients do not train, send or receive class rows."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def _process():
 
 def test_three_rounds_equal_the_numpy_reference():
   server = numpy_fedavg.Server('sgd', 1.0)
-  # The third of the weights is the class table.
+  # Weight 2 is the class table.
   test_fedavg.check_three_rounds(_process(), server, frozen=(2,))
   assert not np.allclose(
     tiny.weights_after(_process(), 3, test_fedavg.COHORTS.__getitem__).encoder['kernel'],

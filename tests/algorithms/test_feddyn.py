@@ -1,4 +1,4 @@
-"""FedDyn beside NumPy, and what its clients keep."""
+"""FedDyn compared with NumPy, and the states of its clients."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures('tff_worker')
 
 ALPHA, RATE, CLIENTS = 0.3, 0.1, 5
 SETTINGS = {'local_training': test_fedavg.FULL_BATCH, 'clients_per_round': 2}
-# Client 0 takes part three times, client 1 twice.
+# Client 0 participates three times, and client 1 twice.
 COHORTS = [
   tiny.cohort(labels, seed)
   for seed, labels in enumerate(([[0, 1], [2, 3, 3]], [[4, 5, 6], [7]], [[8, 8], [9, 10, 1]]))
@@ -34,7 +34,7 @@ def _as_arrays(weights, x, y, received, kept, alpha):
 
 
 def _reference(weights, cohorts, alpha, clients):
-  """Runs Algorithm 1; returns the weights and what each client keeps."""
+  """Runs Algorithm 1. Returns the weights and the state of each client."""
   kept, drift = {}, [np.zeros_like(w) for w in weights]
   for cohort in cohorts:
     changes = []
@@ -53,7 +53,7 @@ def _reference(weights, cohorts, alpha, clients):
 
 
 def _run(cohorts=COHORTS, **changes):
-  """Returns (the first and the last weights, what clients keep) of a run."""
+  """Returns (the first weights, the last weights, the clients' states) of a run."""
   arguments = {**SETTINGS, 'num_clients': CLIENTS, **changes}
   learning = tiny.process('feddyn', **arguments)
   made = feddyn.FedDyn.made(model=tiny.model(), **arguments)
@@ -74,7 +74,7 @@ def test_three_rounds_equal_the_numpy_reference():
 
 
 def test_the_drift_is_of_those_whose_updates_arrive():
-  """One fails, has no examples or is dropped, and h stays the mean of all g_k."""
+  """Clients that fail, have no examples or are dropped do not change h, the mean of all g_k."""
   [one, two], (*_, empty) = COHORTS[1], tiny.cohort([[], [], []])
   nan = two._replace(x=np.full_like(two.x, np.nan))
   arrive = [COHORTS[0], [one], [one], [one], COHORTS[2]]

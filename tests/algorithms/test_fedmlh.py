@@ -1,4 +1,4 @@
-"""FedMLH beside NumPy: R networks with Adam of their own on every client."""
+"""FedMLH compared with NumPy: every client trains R networks, each with its own Adam."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ COHORTS = (
 
 
 def gradients(weights, x, hits):
-  """Returns those of a network's mean cross entropy."""
+  """Returns the gradients of a network's mean cross entropy."""
   (k0, b0, k1, b1, table), rows = weights, len(x)
   h0 = np.maximum(x @ k0 + b0, 0)
   h1 = np.maximum(h0 @ k1 + b1, 0)
@@ -76,7 +76,7 @@ def train(weights, x, hits, steps=2, rate=0.05):
 
 
 def networks(weights, tables):
-  """Returns the networks' weights, a list each, float64."""
+  """Returns a list of weights for each network, float64."""
   encoder = [np.float64(w) for w in weights.encoder.values()]
   table = np.float64(weights.class_table)
 
@@ -128,7 +128,7 @@ def test_two_rounds_equal_the_reference(name, tables, hits):
 
 @pytest.mark.slow
 def test_all_buckets_selected_are_all_buckets():
-  """Selection with as many sampled buckets as there are changes nothing."""
+  """If all buckets are selected, training equals training without selection."""
   arguments = {
     'model': MODEL, 'hash_tables': TABLES, 'hash_buckets': BUCKETS,
     'local_training': ADAM,

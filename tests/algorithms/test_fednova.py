@@ -1,4 +1,4 @@
-"""FedNova beside NumPy."""
+"""FedNova compared with NumPy."""
 
 import dataclasses
 
@@ -14,7 +14,8 @@ from tff_xc.round import local_training, process as process_lib
 pytestmark = pytest.mark.usefixtures('in_process')
 
 RATE, SIZE = 0.1, 2
-# Batches of two without shuffling: one, three and four steps an epoch, and none.
+# Batches have two examples and are not shuffled. The clients do one, three, four and no steps per
+# epoch.
 COHORTS = [
   tiny.cohort([[0, 1], [2, 3, 3, 4, 5], [6, 7, 8, 9, 10, 1, 0], []], seed) for seed in range(3)
 ]
@@ -22,7 +23,7 @@ TRAINING = local_training.LocalTraining(RATE, SIZE, 2, shuffle=False)
 
 
 def trained(received, client, mu):
-  """Returns (a client's weights, its ||a_k||_1, summed one step at a time)."""
+  """Returns (a client's weights, its ||a_k||_1, summed step by step)."""
   weights, factors = received, []
   for _ in range(2):
     for start in range(0, len(client.labels), SIZE):

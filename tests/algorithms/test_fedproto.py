@@ -1,4 +1,4 @@
-"""FedProto beside NumPy: prototypes, their weights, and classes without one."""
+"""FedProto compared with NumPy: prototypes, their weights, and classes without a prototype."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tff_xc.round import local_training, personal, randomness
 pytestmark = pytest.mark.usefixtures('in_process')
 
 RATE, N, DIM = 0.1, 12, tiny.DIM
-# Class 3 is at two clients of a round with 1 and 3 examples; class 0 comes again.
+# Two clients of a round have class 3, with 1 and 3 examples. Class 0 occurs in two rounds.
 COHORTS = [
   tiny.cohort(labels, seed)
   for seed, labels in enumerate(
@@ -32,11 +32,11 @@ def process(**given):
 
 
 def steps_of_client(kernel, bias, prototypes, client, weight, unit):
-  """Returns the encoder after two full-batch steps; `prototypes` by class."""
+  """Returns the encoder after two full-batch steps. `prototypes` are by class."""
   known = np.array([label in prototypes for label in client.labels])
   own = [c for c in np.unique(client.labels) if c in prototypes]
   as_compared = numpy_fedss.normalised if unit else np.asarray
-  scale = 4.0 if unit else 2.0  # Half of it times the squared distance.
+  scale = 4.0 if unit else 2.0  # The logits are half of this number times the squared distance.
   for _ in range(2):
     e = client.x @ kernel + bias
     compared, by_e = as_compared(e), np.zeros_like(e)
@@ -78,7 +78,7 @@ def reference(kernel, bias, weight, unit):
 
 @pytest.mark.parametrize(('unit', 'weight'), [(True, 2.0), (False, 0.0), (False, 0.5)])
 def test_three_rounds_equal_the_numpy_reference(unit, weight):
-  """The model's cosine head compares at norm 1, a linear one as embeddings are."""
+  """A cosine head compares vectors of norm 1. A linear head compares unscaled embeddings."""
   model = tiny.model() if unit else RAW
   learning = process(prototype_weight=weight, model=model)
   first = tiny.as_numpy(learning.initialize().weights)
@@ -94,7 +94,7 @@ def test_three_rounds_equal_the_numpy_reference(unit, weight):
 
 
 def test_at_a_rate_of_zero_rows_are_the_means_of_classes():
-  """Over all examples of a round's clients, in whichever batches."""
+  """The means cover all examples of a round's clients, for all sizes of batches."""
   still = local_training.LocalTraining(0.0, 2)
   learning = process(local_training=still, model=RAW)
   after = tiny.weights_after(learning, 1, lambda _: COHORTS[0])
@@ -109,7 +109,7 @@ def test_a_class_without_examples_in_a_round_keeps_its_prototype():
   learning = process()
   state, _ = tiny.run(learning, 1, lambda _: COHORTS[0])
   [client, _] = COHORTS[0]
-  some = client._replace(x=client.x[:2], labels=client.labels[:2])  # Of class 0.
+  some = client._replace(x=client.x[:2], labels=client.labels[:2])  # Only examples of class 0.
   after = learning.next(state, [some]).state.weights.class_table
   before = state.weights.class_table
   moved = np.any(np.asarray(after) != np.asarray(before), axis=1)

@@ -1,4 +1,4 @@
-"""FedRep beside NumPy, the heads that clients keep, and their scores."""
+"""FedRep compared with NumPy, the heads that clients keep, and the heads' scores."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ from tff_xc.round import local_training, personal, randomness
 pytestmark = pytest.mark.usefixtures('in_process')
 here, rounds = test_evaluate.here, test_evaluate.rounds
 
-# Client 0 takes part three times, client 1 twice, client 2 once; one is empty.
+# Client 0 participates three times, client 1 twice, client 2 once. One client is empty.
 COHORTS = [
   tiny.cohort(labels, seed)
   for seed, labels in enumerate(
@@ -32,7 +32,7 @@ BATCHES = local_training.LocalTraining(0.1, 2, 2)
 
 
 def run(cohorts=COHORTS, name='fedrep', **given):
-  """Returns (the first state, the last, heads by client, the last metrics)."""
+  """Returns (the first state, the last state, heads by client, the last metrics)."""
   made = fedrep.FedRep.made(model=tiny.model())
   keeps = made.client_state if name == 'fedrep' else None
   found = registered.run(tiny.process(name, **given), cohorts, keeps)
@@ -73,12 +73,12 @@ def test_without_head_epochs_it_is_fedbabu_to_the_last_digit():
 
 
 def test_the_encoder_takes_other_batches_than_the_head_did():
-  """The epochs of both are numbered on, so none has the order of another."""
+  """The epochs of head and encoder have different numbers, so their orders of batches differ."""
   client = tiny.cohort([[0, 1, 2, 3, 4, 5, 6]])
   training = dataclasses.replace(BATCHES, epochs=1, learning_rate=1e-3)
   frozen = {'local_training': training, 'head_epochs': 1}
   first, last, kept, _ = run([client], **frozen)
-  # From its head, the encoder in the order of the second epoch.
+  # Train the encoder from the client's head, in the order of the second epoch.
   made = fedrep.FedRep.made(model=tiny.model(), **frozen)
   seed = randomness.client_seed(
     randomness.round_seed(tf.constant([0, 0]), 0), client[0].client_id, randomness.Purpose.ORDER
@@ -98,7 +98,7 @@ def test_the_encoder_takes_other_batches_than_the_head_did():
 
 
 def test_local_steps_are_of_the_encoder_alone():
-  """The head takes its passes, here of two batches, whatever comes after them."""
+  """The head trains for all its epochs, here of two batches, whatever the encoder's steps are."""
   steps = dataclasses.replace(BATCHES, steps=1)
   *_, metrics = run(COHORTS[:1], local_training=steps, head_epochs=3)
   assert metrics['local_batches'] == 3 * 2 + 1
@@ -122,7 +122,7 @@ def test_a_round_has_the_bytes_of_fedbabu():
 
 
 def test_a_client_goes_on_from_its_own_head():
-  """`personal.build` starts from `own_model`, which is the kept head's."""
+  """`personal.build` starts from `own_model`, which contains the head that the client kept."""
   made = fedrep.FedRep.made(model=tiny.model(), **FULL_BATCH)
   _, last, kept, _ = run(**FULL_BATCH)
   keeper = registered.Clients(made.client_state)
@@ -144,7 +144,7 @@ def test_scores_of_rows_that_nobody_trains_are_refused():
   assert 'per_client' in cls().warnings(10, 3)[0]
   with pytest.raises(errors.InputError, match='by chance; mine'):
     trained.check_rows({'algorithm': 'a', 'hyperparameters': {'head_epochs': 1}}, 'mine')
-  for values in ({}, {'head_epochs': 0}):  # FedBABU, and others.
+  for values in ({}, {'head_epochs': 0}):  # FedBABU and other algorithms without head epochs.
     trained.check_rows({'algorithm': 'a', 'hyperparameters': values}, 'mine')
   with pytest.raises(ValueError, match='head_epochs'):
     dataclasses.replace(registered.algorithm('fedavg'), head_epochs=1)
@@ -181,7 +181,7 @@ def test_a_run_resumes_and_its_heads_are_scored(here, rounds, capsys):
   np.testing.assert_array_equal(kept[~is_trained], frame['top1'][~is_trained])
   assert np.mean(kept[is_trained]) > np.mean(frame['top1'][is_trained]) + 0.2
 
-  # The server's rows are of nobody, unless they are calibrated.
+  # No client trained the server's rows, so an export needs `--calibrate`.
   exported = functools.partial(export.run, str(here / 'straight'), 'model')
   with pytest.raises(errors.InputError, match='by chance; give --calibrate'):
     exported()

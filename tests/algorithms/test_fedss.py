@@ -1,4 +1,4 @@
-"""Compares FedSS and its baselines with NumPy, and tests limiting cases."""
+"""Compares FedSS and its baselines with NumPy, and tests special cases."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def cohort_of(round_number):
 
 
 def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
-  """Returns the ids that a client requests, drawn as in the round."""
+  """Returns the ids that a client requests, sampled as in the round."""
   chosen = request.OwnAndSampled(N, 4, negatives, equal_negatives=equal_negatives).held_rows(
     tf.constant(client.labels),
     randomness.client_seed(
@@ -53,7 +53,7 @@ EQUAL = {'equal_negatives': True}
       pytest.param(*case, marks=pytest.mark.slow)
       for case in (
         ('fedss', 4, 'none', {}),
-        # Its loss is that of the quick case, and its draw that of FedSS.
+        # Another test covers this loss, and FedSS covers this sampling.
         ('negonly', 4, 'negatives', {}),
         ('negonly', 10, 'negatives', EQUAL),
       )
@@ -93,7 +93,7 @@ def test_equal_negatives_of_clients_of_one_class_are_m():
     a, b = (draws.held_rows(y, seed) for draws in (plain, equal))
     tf.nest.map_structure(np.testing.assert_array_equal, a, b)
     assert a.mask.numpy().sum() == 5
-    # Also where a client may have more classes.
+    # The same holds if a client may have more classes.
     several = request.OwnAndSampled(N, 3, 4, equal_negatives=True)
     assert several.held_rows(y, seed).mask.numpy().sum() == 5
 
@@ -152,7 +152,7 @@ def test_centralized_is_one_client_on_sgd():
 
 
 def test_the_rounds_metrics_are_means_over_the_cohort():
-  """The rate is too small to move the model, so metrics are of the first."""
+  """The learning rate is so small that metrics are those of the initial model."""
   process = fedss.build_fedss(
     model=tiny.model(N),
     max_positives=4,

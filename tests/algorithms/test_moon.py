@@ -1,4 +1,4 @@
-"""MOON beside NumPy, and what its clients keep."""
+"""MOON compared with NumPy, and the states of its clients."""
 
 import dataclasses
 
@@ -88,7 +88,7 @@ TERM = contrastive.MoonTerm(contrastive_weight=1.0)
 
 
 def terms(model, received, kept, x, embeddings, known=True, each=(0.0, 0.0)):
-  """Returns the losses `each` plus the contrast, of weight 3, of two examples."""
+  """Returns the losses `each` plus MOON's contrast, with weight 3, of two examples."""
   step = losses.LocalStep(
     *[()] * 3,
     embeddings=tf.constant(embeddings, tf.float32),
@@ -102,7 +102,7 @@ def terms(model, received, kept, x, embeddings, known=True, each=(0.0, 0.0)):
 
 
 def _kept(part, after):
-  """Returns what a client keeps that trained to these weights."""
+  """Returns the state of a client whose training ended with these weights."""
   return part.on_client(parts.Local(*[()] * 3, after, *[()] * 5)).kept
 
 
@@ -116,7 +116,7 @@ def test_a_client_that_is_new_has_no_contrast():
     return terms(model, received, kept, np.ones([2, 5]), np.eye(2, 3), known, (1.0, 2.0))
 
   np.testing.assert_allclose(of(False), [1, 2])
-  # Both models are equal, so the term is log 2.
+  # Both models are equal, so MOON's term is log 2.
   np.testing.assert_allclose(of(True), [1, 2] + 3 * np.log(2), rtol=1e-6)
 
 

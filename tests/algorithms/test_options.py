@@ -1,4 +1,4 @@
-"""What holds in the rounds of every algorithm, and options that compose."""
+"""Properties of the rounds of all algorithms, and options that can be combined."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,8 @@ GIVEN = {
   'weight_decay': 0.1,
   'robust_aggregation': 'zeroing+clipping',
 }
-# Here nothing is trained but the class table, it has other rows, or clients send more.
+# In these combinations, only the class table trains, the table has other rows, or clients send
+# more.
 REFUSED = {
   'fedaws_baseline2': {'trainable': 'nothing would be trained'},
   'fedmlh': {'importance_weights': 'hashes several classes'},
@@ -59,7 +60,7 @@ def test_the_terms_change_the_objective():
   assert penalty.weight == 0.5
   assert not registered.algorithm('fedss').penalties
   assert registered.algorithm('fedprox').penalties[0].weight == 0.01
-  # Applied once, also where the algorithm's function takes it.
+  # The penalty is applied once, even if the algorithm's function also accepts it.
   assert len(registered.algorithm('fedprox', prox_mu=1.0).penalties) == 1
 
 
@@ -90,7 +91,7 @@ def test_arguments_of_a_builder_that_do_not_fit_are_named():
     fedss.build_fedss(model=model, max_positives=4, prox_mue=0.1)
   with pytest.raises(TypeError, match='model'):
     fedss.build_fedss()
-  # The default number of negatives is lowered to the classes.
+  # The default number of negatives decreases to the number of other classes.
   made = fedss.FedSS.made(model=model, max_positives=4)
   assert made.tables[0].request.negatives == 28
   p = np.arange(29) + 1.0

@@ -1,4 +1,4 @@
-"""Registry, hyper-parameters and builders agree, and bad values are refused."""
+"""Registry, hyperparameters and builders agree, and bad values cause errors."""
 
 import dataclasses
 import inspect
@@ -33,7 +33,7 @@ def made(name, **given):
   [
     ('fedaws', {}, None),
     ('fedaws', {'learning_rate': 0.005}, '0.05'),
-    # The 20 clients hold at most 40 classes, so a class has 39 others.
+    # The 20 clients together have at most 40 classes, so a class has 39 others.
     ('fedaws', {'neighbors': 50, 'learning_rate': 0.00125}, None),
     ('fedaws', {'neighbors': 50, 'learning_rate': 0.0013}, '0.0128'),
     ('fedaws', {'neighbors': 0, 'learning_rate': 0.002}, '0.0128'),
@@ -41,7 +41,7 @@ def made(name, **given):
     ('fedaws', {'margin': 1.4}, None),
     ('fedaws', {'margin': 1.4, 'learning_rate': 0.002}, '0.0128'),
     ('fedaws', {'neighbors': 0, 'classes': 'all'}, '0.0005'),
-    # A rate of 0 means the clients' rate, 0.1.
+    # A rate of 0 means the clients' learning rate, 0.1.
     ('fedaws', {'learning_rate': 0.0}, '0.05'),
     ('fedaws', {'weight': 0.0, 'neighbors': 0}, None),
     ('fedaws_posonly', {'weight': 0.04}, None),
@@ -79,7 +79,7 @@ def test_an_algorithm_is_shown_in_a_few_lines():
   shown = repr(made('fedss', negatives=3, server_momentum=0.7))
   for part in ('negatives=3)', 'RowMomentum(learning_rate=1.0, momentum=0.7)', '12 classes'):
     assert part in shown
-  # A rate is told also where it is the default; other defaults are not.
+  # Learning rates are always shown. Other settings are shown if they differ from the default.
   assert 'LocalTraining(learning_rate=' in shown
   assert 'weighting' not in shown
 
@@ -151,7 +151,7 @@ def test_facts_and_values_reach_the_table():
   state = learning.initialize.type_signature.result.member
   optimizer = state.server.tables[0].optimizer
   assert list(optimizer.preconditioner.shape) == [12, 3]
-  # The server's optimizer is not of FedAwS's rows.
+  # The server's optimizer does not apply to FedAwS's rows.
   [table] = made('fedaws', server_optimizer='adam', row_update='mean').tables
   assert table.optimizer == optimizers.RowMomentum()
   [table] = made('fedss', row_renormalize=True, negatives=4).tables
@@ -165,18 +165,18 @@ def test_facts_and_values_reach_the_table():
 @pytest.mark.parametrize(
   ('name', 'given', 'task', 'expected'),
   [
-    # The algorithm's own defaults are below the task's, and these below the user's.
+    # The user's settings override the task's settings, which override the algorithm's defaults.
     ('fedaws', {}, {}, {M: 0.0}),
     ('posonly', {}, {}, {M: 0.9}),
     ('fedaws', {}, {M: 0.5}, {M: 0.5}),
     ('fedaws', {M: 0.7}, {M: 0.5}, {M: 0.7}),
     ('fedss', {'negatives': 7}, ADAM, {'negatives': 7, RATE: 0.003, M: None}),
     ('fedss', {}, ADAM, {'negatives': 40, 'batch_size': 32}),
-    # Another server's optimizer does not inherit the task's rate.
+    # If another server optimizer is chosen, the task's rate does not apply.
     ('fedss', SGD, ADAM, {RATE: 1.0, M: 0.9, 'server_epsilon': None}),
     ('posonly', {}, ADAM, {'negatives': None}),
     ('moon', {'client_optimizer': 'adam'}, {}, {'client_learning_rate': 1e-3}),
-    # Epochs that are asked for replace the task's steps.
+    # If the user sets epochs, the task's number of steps does not apply.
     ('fedss', {}, STEP, STEP),
     ('fedss', EPOCHS, STEP, {'local_steps': 0, **EPOCHS}),
   ],

@@ -1,4 +1,4 @@
-"""SCAFFOLD beside NumPy, and its control variates."""
+"""SCAFFOLD compared with NumPy, and its control variates."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ from tff_xc.round import algorithm
 pytestmark = pytest.mark.usefixtures('in_process')
 
 RATE, CLIENTS = 0.1, 3
-# Client 0 takes part three times, client 1 twice, client 2 once; one is empty.
+# Client 0 participates three times, client 1 twice, client 2 once. One client is empty.
 COHORTS = [
   tiny.cohort(labels, seed)
   for seed, labels in enumerate(
@@ -38,7 +38,7 @@ def gradients(weights, client):
 
 
 def reference(weights, variate):
-  """Runs Algorithm 1; returns the weights, c, and c_k by client."""
+  """Runs Algorithm 1. Returns the weights, c, and c_k by client."""
   zeros = [np.zeros_like(w) for w in weights]
   server, own = zeros, {}
   for cohort in COHORTS:
@@ -67,14 +67,14 @@ def reference(weights, variate):
 
 
 def flat(variate) -> list[np.ndarray]:
-  """Returns (kernel, bias, table) of a variate."""
+  """Returns (kernel, bias, table) of a control variate."""
   encoder, tables = variate['encoder'], variate['tables']
   each = encoder['kernel'], encoder['bias'], tables['class']
   return [np.asarray(t, np.float64) for t in each]
 
 
 def run(cohorts=COHORTS, **changes):
-  """Returns (the first state, the last, what clients keep)."""
+  """Returns (the first state, the last state, the clients' states)."""
   arguments = {**SETTINGS, **changes}
   learning = tiny.process('scaffold', **arguments)
   made = scaffold.SCAFFOLD.made(model=tiny.model(), **arguments)
@@ -83,7 +83,7 @@ def run(cohorts=COHORTS, **changes):
 
 @pytest.mark.parametrize('variate', ['steps', pytest.param('gradient', marks=pytest.mark.slow)])
 def test_three_rounds_equal_the_numpy_reference(variate):
-  # The default shares its process with other tests.
+  # The default value uses the same learning process as other tests.
   given = {} if variate == 'steps' else {'scaffold_variate': variate}
   first, last, kept = run(**given)
   weights, server, own = reference(tiny.as_numpy(first.weights), variate)
@@ -92,7 +92,7 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   assert sorted(kept) == sorted(own) == [0, 1, 2]
   for client, variates in own.items():
     tiny.assert_near(flat(kept[client]), variates)
-  # The server's variate is the mean of the clients'.
+  # The server's variate is the mean of the clients' variates.
   mean = [np.mean(each, 0) for each in zip(*map(flat, kept.values()), strict=True)]
   tiny.assert_near(flat(last.parts['scaffold']), mean)
   assert max(np.abs(c).max() for c in mean) > 0.01
@@ -139,7 +139,7 @@ def test_at_a_rate_of_0_a_client_keeps_its_variate():
 
 @pytest.mark.slow
 def test_a_variate_that_is_not_finite_is_not_taken():
-  """Of a client whose update is finite, since it replaces numbers."""
+  """The variate is not finite although the update is, because training replaces such numbers."""
   training = dataclasses.replace(SETTINGS['local_training'], replace_nonfinite=True)
   good, bad = COHORTS[0]
   bad = bad._replace(x=np.full_like(bad.x, np.nan))
@@ -151,7 +151,7 @@ def test_a_variate_that_is_not_finite_is_not_taken():
 
 
 def test_the_gradient_is_over_all_batches_and_has_weight_decay():
-  """Option I in batches of two, of five examples."""
+  """Tests option I of the paper with five examples in batches of two."""
   training = dataclasses.replace(test_fedavg.FULL_BATCH, batch_size=2, weight_decay=0.5)
   [client] = tiny.cohort([[0, 1, 2, 3, 3]])
   first, _, kept = run([[client]], scaffold_variate='gradient', local_training=training)
@@ -169,7 +169,7 @@ def test_a_round_has_twice_the_bytes():
   plain, twice = (of(n).of_round(rows, rows) for n in ('fedavg', 'scaffold'))
   down = 'bytes_down_per_client'
   assert twice[down] == 2 * plain[down]
-  up = 'bytes_up_per_client'  # With one float, the weight.
+  up = 'bytes_up_per_client'  # The clients also send one float, the weight.
   assert twice[up] == 2 * plain[up] - 4
 
 

@@ -1,4 +1,4 @@
-"""FedSS with other schedules of negatives, against NumPy and on threads."""
+"""FedSS with other schedules of negatives, compared with NumPy, and on several threads."""
 
 import collections
 import dataclasses
@@ -68,7 +68,7 @@ def runtime(request):
 @pytest.mark.parametrize(
   'schedule',
   [
-    # It has all that is new in a round.
+    # This schedule includes all features that are tested here.
     pytest.param(name, marks=[SLOW] * (name != 'randomized'))
     for name in SCHEDULES
   ],
@@ -83,7 +83,7 @@ def test_three_rounds_equal_the_numpy_reference(schedule):
     clients = []
     for client in cohort:
       held = held_ids(schedule, client, round_number)
-      # Examples of classes that were not requested are left out.
+      # Examples whose class was not requested are left out.
       kept = np.isin(client.labels, held)
       missed += (~kept).sum()
       if schedule != 'randomized':
@@ -124,7 +124,7 @@ def client_value(number):
 
 
 def test_a_server_that_knows_the_seed_knows_the_own_classes():
-  """It undoes the shuffle, in front of which own classes come first."""
+  """The server can reverse the shuffle. Before the shuffle, the client's own classes come first."""
   ids = of_run(6, 2, 'reproducible')
   seed = randomness.round_seed(tf.constant([0, 0]), 2)
   client = tf.constant(6, tf.int64)
@@ -137,7 +137,7 @@ def test_a_server_that_knows_the_seed_knows_the_own_classes():
     return {ids[place] for place in np.flatnonzero(order < 2)}
 
   assert first_two(ids) == {3, 5}
-  # By chance, one of 15 times.
+  # The first two ids are the own classes by chance, in one of 15 cases.
   private = [of_run(6, 2, 'private') for _ in range(10)]
   assert len({*map(tuple, private)}) > 5
   assert sum(first_two(ids) == {3, 5} for ids in private) < 8
@@ -154,7 +154,7 @@ def test_sticky_negatives_stay_and_differ_between_clients(randomness_):
   )
   found = [of_run(1, r, made=made) for r in range(4)]
   assert len({frozenset(ids) for ids in found}) == 1
-  assert len({*map(tuple, found)}) > 1  # Their order tells nothing.
+  assert len({*map(tuple, found)}) > 1  # The order of the ids differs, so it reveals nothing.
   others = {frozenset(of_run(c, 0, made=made)) for c in range(2, 6)}
   assert len(others) > 1
   assert 'Secret' in repr(made) or randomness_ == 'reproducible'
@@ -178,7 +178,7 @@ def test_partial_negatives_are_renewed_by_a_share_in_each_round():
   found = [negatives(r) for r in range(60)]
   assert {len(b - a) for a, b in itertools.pairwise(found)} == {4}
   assert not found[0] & found[10]
-  # After the whole circle, the first ones come again.
+  # After all classes were requested once, the requests begin again.
   assert len({*itertools.chain(*found)}) == 198
 
 
@@ -194,7 +194,7 @@ def test_windows_are_samples_without_replacement():
   assert len(counts) == 35
   assert all(len({*ids}) == 3 for ids in counts)
   expected = times / 35
-  # The 99.9 % quantile of chi-squared with 34 degrees of freedom.
+  # 65.2 is the 99.9 % quantile of chi-squared with 34 degrees of freedom.
   assert sum((c - expected) ** 2 / expected for c in counts.values()) < 65.2
 
 
@@ -220,7 +220,7 @@ def test_randomized_requests_have_their_probabilities():
       [math.comb(r, k) * math.exp(made.response.log_likelihoods(k, r)[which]) for k in range(r + 1)]
     )
     assert expected.sum() == pytest.approx(1)
-    # Of a client, classes are independent enough for four standard deviations.
+    # The classes of a client are nearly independent, so allow four standard deviations.
     count = found.sum()
     spread = 4 * np.sqrt(count * expected * (1 - expected)) + 2
     assert (np.abs(found - count * expected) < spread).all()

@@ -1,4 +1,4 @@
-"""Compares the spreadout step with NumPy, and tests its cost in a graph."""
+"""Compares the spreadout step with NumPy, and tests the cost of its graph."""
 
 from unittest import mock
 
@@ -13,7 +13,7 @@ from tff_xc.round import nearest
 
 
 def in_closed_form(rows, k, distance):
-  """Returns eq. (8)'s gradient by the docstring's formula, pair by pair."""
+  """Returns the gradient of eq. (8) by the formula in the docstring, pair by pair."""
   rows = rows.astype(np.float64)
   gradient = np.zeros_like(rows)
   for c, near in enumerate(numpy_fedaws.neighbours(rows, k)):
@@ -45,7 +45,7 @@ def test_the_gradient_of_eq_8(small_blocks, distance, k):
   ],
 )
 def test_many_neighbours_are_those_of_the_search(count, distance, tangent):
-  """Random rows, of which some are equal, and some opposite to others."""
+  """Some of the random rows are equal, and some are opposite to other rows."""
   rows = numpy_fedaws.unit_rows(count, dim=24)
   if count == 150:
     rows[10:20] = rows[:10]

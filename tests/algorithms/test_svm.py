@@ -1,4 +1,4 @@
-"""Machines of all pairs of classes beside scikit-learn's."""
+"""Support vector machines for all pairs of classes, compared with scikit-learn's."""
 
 import functools
 import itertools
@@ -18,13 +18,13 @@ MOST_KERNELS_SLOW = pytest.mark.parametrize(
 
 
 def problem(name, classes=7, points=6, dim=5):
-  """Returns points float32 [n, M, d] of rows as clients may send them."""
+  """Returns points float32 [n, M, d] that are rows as clients may send them."""
   random = np.random.default_rng(3)
   center = random.normal(size=[classes, 1, dim])
   noise = random.normal(size=[classes, points, dim])
   apart = {'separable': (3, 0.1), 'overlapping': (0.3, 1), 'random': (0, 1)}
   if name == 'coincident':
-    # All clients send the same rows, and two classes are equal.
+    # All clients send the same rows, and two classes have the same row.
     center[1] = center[0]
     return np.float32(np.broadcast_to(center, noise.shape).copy())
   of_center, of_noise = apart[name]
@@ -40,7 +40,7 @@ def _everything(kernel, points, rows, bound, tolerance, steps):
 
 @functools.cache
 def traced(kernel):
-  """Returns `_everything` for points, rows, ... of any size; traced once."""
+  """Returns `_everything` for points and rows of any size. It is traced once."""
   numbers = [tf.TensorSpec([None] * rank) for rank in (3, 2, 0, 0)]
   signature = [*numbers, tf.TensorSpec([], tf.int32)]
   function = functools.partial(_everything, svm_kernel.Kernel(kernel, 3))
@@ -48,14 +48,14 @@ def traced(kernel):
 
 
 def fit(points, kernel, bound, tolerance=1e-3, steps=50):
-  """Returns (supports, coefficients by pair, stopped)."""
+  """Returns (supports, coefficients by pair, share of machines that stopped at the limit)."""
   found = traced(kernel)(points, points[:, 0], bound, tolerance, steps)
   supports, coefficients, stopped = (t.numpy() for t in found[:3])
   return supports, by_pair(np.float64(coefficients), len(points)), stopped
 
 
 def by_pair(coefficients, classes):
-  """Returns {(a, b): [2 M]} of tiles [T, k, k, 2 M]."""
+  """Returns {(a, b): [2 M]} from tiles [T, k, k, 2 M]."""
   width = coefficients.shape[1]
   starts = range(0, classes, width)
   tiles = itertools.combinations_with_replacement(starts, 2)
@@ -105,22 +105,23 @@ def test_kernel_machines_are_scikit_learns(kernel, bound):
   supports, coefficients, _ = fit(points, kernel, bound, 1e-6, 10**6)
   expected, dual, _ = reference.fit(points, kernel, bound, 1e-6, -1)
   np.testing.assert_array_equal(supports, expected)
-  # The value of every machine at all points, without the intercept.
+  # Compare the values of every machine at all points, without the intercept.
   k = reference.KERNELS[kernel]
   everywhere = points.reshape(-1, points.shape[-1])
   for (a, b), of_pair in coefficients.items():
     both = np.concatenate([points[a], points[b]])
     values, wanted = (c @ k(both, everywhere) for c in (of_pair, dual[a, b]))
     spread = np.ptp(wanted)
-    moved = values - wanted  # Up to a constant, which the intercept takes.
+    # A constant difference does not matter, because the intercept includes it.
+    moved = values - wanted
     assert np.ptp(moved) <= 1e-3 * spread, (a, b)
 
 
 @pytest.mark.parametrize('points', [2, 40, 110])
 def test_the_bound_on_steps_is_scikit_learns(points):
-  """40 points of a class take more than the published 50 steps.
+  """40 points per class need more than the published 50 steps.
 
-  From 100 points on, distances are computed on demand.
+  With 100 points or more, distances are computed on demand.
   """
   points = problem('overlapping', classes=3, points=points)
   supports, coefficients, stopped = fit(points, 'linear', 1.0)
@@ -142,7 +143,7 @@ def test_steps_may_be_as_many_as_an_int32_has():
 def test_distances_on_demand_are_those_computed_at_once(kernel):
   points = problem('separable', classes=5, points=24) / 4
   on_demand, at_once = (fit(points, kernel, 0.05, 1e-2, steps) for steps in (12, 13))
-  # The same machines that end before; the others are a step apart.
+  # The machines that stop before the limit are equal. The others differ by one step.
   np.testing.assert_array_equal(on_demand[0].shape, at_once[0].shape)
   same = [np.allclose(on_demand[1][pair], at_once[1][pair], atol=1e-6) for pair in at_once[1]]
   expected, dual, _ = reference.fit(points, kernel, 0.05, 1e-2, 12)
@@ -153,9 +154,9 @@ def test_distances_on_demand_are_those_computed_at_once(kernel):
 
 
 def test_distances_in_float32_do_not_change_supports(monkeypatch):
-  """A class's rows differ by 1e-4, as those of lazy clients.
+  """The rows of a class differ by only 1e-4, as if clients hardly trained.
 
-  With one far away rounding could reach the tolerance: that fit is in float64.
+  If a row is far away, rounding could exceed the tolerance, so this fit uses float64.
   """
   random = np.random.default_rng(5)
   center = 0.3 * random.normal(size=[3, 1, 16])
@@ -179,7 +180,7 @@ def test_distances_in_float32_do_not_change_supports(monkeypatch):
 
 
 def test_sums_that_lose_small_numbers_in_float32_are_in_float64():
-  """Each of a row's many small numbers is less than the rounding of its first."""
+  """Each of a row's many small numbers is smaller than the rounding error of the first number."""
   along = np.float32([[1, 1, 1, 1], [0.8, -1, -1, -1]])
   points = along[:, :, None] * np.float32([1.0] + [2.3e-4] * 1024)
   _, coefficients, stopped = fit(points, 'linear', 60.0, 1e-3, 2)
@@ -219,7 +220,7 @@ def test_similarities_are_those_of_the_definition(kernel):
 
 @MOST_KERNELS_SLOW
 def test_classes_that_coincide_do_not_move_apart(kernel):
-  """Their normal is zero; all other pairs count."""
+  """The normal vector of the pair is zero. All other pairs count."""
   points = problem('coincident', classes=3)
   rows = points[:, 0]
   total, gradient = similarities(points, rows, 0.5, kernel)
@@ -234,7 +235,7 @@ def test_classes_that_coincide_do_not_move_apart(kernel):
   ('kernel', 'far'), [('linear', 300), pytest.param('polynomial', 60, marks=pytest.mark.slow)]
 )
 def test_one_class_far_away_does_not_hide_the_others(kernel, far):
-  """A normal is short beside the points of its own pair, not of all."""
+  """The length of a normal vector is compared with the points of its own pair, not of all pairs."""
   random = np.random.default_rng(0)
   gap = 1e-3 if kernel == 'linear' else 0.3
   points = gap * random.normal(size=[5, 1, 6])
@@ -252,7 +253,7 @@ def test_one_class_far_away_does_not_hide_the_others(kernel, far):
 
 
 def test_rows_that_nearly_coincide_are_exact():
-  """Classes 1e-5 apart, 30 from the origin: float32 products would not do."""
+  """Classes are 1e-5 apart and 30 from the origin, where float32 products are too inexact."""
   points = problem('separable', classes=3, points=4)
   points = np.float32(np.round(points * 1e-5 + 30, 6))
   supports, coefficients, _ = fit(points, 'linear', 1.0, 1e-6, 10**6)
@@ -264,7 +265,7 @@ def test_rows_that_nearly_coincide_are_exact():
 
 @pytest.mark.slow
 def test_tiles_do_not_change_the_result(monkeypatch):
-  """Also with a last tile that is not full."""
+  """The last tile may be incomplete."""
   points = problem('overlapping', classes=11)
   rows = np.random.default_rng(0).normal(size=[11, 5])
   arguments = (points, np.float32(rows), 0.3, 1e-3, 50)

@@ -1,4 +1,4 @@
-"""TurboSVM-FL beside scikit-learn: the server step, and whole rounds."""
+"""TurboSVM-FL compared with scikit-learn: the server step, and whole rounds."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tff_xc.round import folding, optimizers, server
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
 COHORTS = test_fedavg.COHORTS
-# A fit this exact is scikit-learn's to 1e-5.
+# With these settings, a fit equals scikit-learn's to 1e-5.
 EXACT = {'svm_tolerance': 1e-6, 'svm_steps': 10**6, 'svm_rounds': 3}
 WITH_ADAM = {
   'local_training': test_fedavg.FULL_BATCH,
@@ -28,14 +28,14 @@ COUNTS = np.float32([5, 1, 2, 9])
 
 CLASSES, DIM, CLIENTS = 6, 4, len(COUNTS)
 DRAWN = np.random.default_rng(5)
-# Rows [M, n, d] that clients may have sent, and their means.
+# Rows [M, n, d] as clients could send them, and their means.
 ROWS = DRAWN.normal(size=[CLASSES, DIM])
 ROWS = np.float32(ROWS + 0.3 * DRAWN.normal(size=[CLIENTS, CLASSES, DIM]))
 MEAN = (COUNTS[:, None, None] * ROWS).sum(0) / COUNTS.sum()
 
 
 def take(step, seed=(1, 2), state=None, counts=COUNTS, rows=ROWS):
-  """Returns (state, rows, metrics) after a round in which the rows are sent."""
+  """Returns (state, rows, metrics) after a round in which clients send these rows."""
   clients, classes, dim = rows.shape
   merged = folding.StackedRows(
     np.tile(np.arange(classes, dtype=np.int32), clients),
@@ -56,7 +56,7 @@ def make(classes=CLASSES, **changes):
 
 
 def test_three_rounds_equal_the_reference():
-  """Selection, decreasing C, and Adam whose state lasts over the rounds."""
+  """Tests selected rows, a decreasing C, and an Adam whose state is kept between rounds."""
   process = tiny.process('turbosvm', **WITH_ADAM)
   adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
   state = process.initialize()
@@ -76,7 +76,8 @@ def test_three_rounds_equal_the_reference():
     state, metrics = output.state, output.metrics
     found = tiny.as_numpy(state.weights)
     tiny.assert_near(found, (kernel, bias, table), 1e-3)
-    weights = found  # A fit is no continuous function of its points.
+    # Continue from the found weights, because a fit is not a continuous function of its points.
+    weights = found
     of_class = supports.sum(1)
     seen |= set(of_class)
     assert metrics['support_vectors'] == np.float32(of_class.mean())
@@ -105,7 +106,7 @@ def test_a_bias_is_the_last_coordinate_of_a_row():
   [client, *_] = COHORTS[0]
   start = process.initialize()
   assert start.weights.class_table.shape == (12, tiny.DIM + 1)
-  # Two equal clients: half of their points are enough, and all are equal.
+  # The clients are equal, so half of their points are enough.
   both = process.next(start, [client, client._replace(client_id=np.int64(9))])
   alone = tiny.process('fedavg', model=model)
   wanted = alone.next(alone.initialize(), [client]).state.weights
@@ -127,7 +128,7 @@ def test_one_client_is_fedavg():
 
 @pytest.mark.slow
 def test_clients_that_do_not_count():
-  """One without examples, and one whose update is not finite."""
+  """A client without examples, and a client whose update is not finite."""
   process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)
   broken = COHORTS[1][0]._replace(x=np.full_like(COHORTS[1][0].x, np.nan))
   nobody = tiny.cohort([[]])
@@ -174,7 +175,7 @@ def test_schedules():
 
 @pytest.mark.slow
 def test_momentum_moves_classes_that_are_not_drawn():
-  """One Adam over all rows, as published: NumPy's, over three rounds."""
+  """Compares three rounds with NumPy. As published, one Adam optimizer covers all rows."""
   adam = numpy_fedavg.Server('adam', 0.05, epsilon=1e-2)
   optimizer = optimizers.TorchAdam(0.05, epsilon=1e-2)
   step, state = make(subset=3, optimizer=optimizer), None
@@ -203,10 +204,10 @@ def test_momentum_moves_classes_that_are_not_drawn():
 
 @pytest.mark.slow
 def test_a_class_without_support_vectors_takes_the_mean():
-  _, new, measured = take(make(tolerance=10.0))  # No step is taken.
+  _, new, measured = take(make(tolerance=10.0))  # The fit takes no step.
   np.testing.assert_allclose(new, MEAN, atol=1e-6)
   assert measured['support_vectors_most'] == 0
-  # Those of weight zero count as none.
+  # Support vectors with weight zero do not count.
   _, new, measured = take(make(), counts=np.float32([0, 0, 0, 9]))
   np.testing.assert_allclose(new, ROWS[3], atol=1e-6)
   assert measured['support_vectors_least'] < 4

@@ -1,4 +1,4 @@
-"""Compares the bag-of-features encoder with TensorFlow's lookup and NumPy."""
+"""Compares the bag-of-features encoder with TensorFlow's lookup and with NumPy."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LISTS = [[0, 3, 8], [], [5], [2, 3]]
 
 
 def lookup(table, x):
-  """Returns the paper's embeddings: weighted means; zeros without features."""
+  """Returns the weighted means in the paper, which are zero for examples without features."""
   values = tf.RaggedTensor.from_row_splits(x.values, x.row_splits).to_sparse()
   ids = tf.RaggedTensor.from_row_splits(x.ids, x.row_splits).to_sparse()
   return tf.nn.safe_embedding_lookup_sparse(table, ids, values, combiner='mean')

@@ -1,4 +1,4 @@
-"""Random crops: their distribution, their pixels, and that seeds decide."""
+"""Random crops: their distribution, their pixels, and their dependence on seeds."""
 
 import collections
 
@@ -13,7 +13,7 @@ STORED, SIDE, COUNT = 12, 8, 4_000
 
 
 def places(count=COUNT, stored=STORED):
-  """Images whose pixel (i, j) is (scale i, scale j, 7)."""
+  """Returns images whose pixel (i, j) is (scale i, scale j, 7)."""
   row, column = np.meshgrid(*[np.arange(stored)] * 2, indexing='ij')
   scale = 255 // stored
   one = np.stack([row * scale, column * scale, np.full_like(row, 7)], -1)
@@ -33,12 +33,12 @@ def test_a_random_square_lies_anywhere_alike_often():
   for image, (top, left) in zip(x[:200], starts, strict=False):
     np.testing.assert_array_equal(image, naive[top : top + SIDE, left : left + SIDE])
   found = collections.Counter(map(tuple, starts))
-  assert len(found) == 25  # (12 - 8 + 1)².
+  assert len(found) == 25  # There are (12 - 8 + 1)² positions.
   assert scipy.stats.chisquare(list(found.values())).pvalue > 1e-3
 
 
 def naive_box(random):
-  """The box by the definition: draws until one lies in the image."""
+  """Draws boxes by the definition, until one of them lies in the image."""
   while True:
     area = random.uniform(0.08, 1.0)
     aspect = np.exp(random.uniform(np.log(3 / 4), np.log(4 / 3)))
@@ -96,8 +96,8 @@ def test_a_rotation_turns_about_the_middle_and_reflects_the_edge():
   x = places(200, 16)
   turned = crops.rotated(x, 30.0, seed()).numpy().astype(float)
   assert turned.shape == x.shape
-  assert (turned[..., 2] == 7).all()  # No black corners.
-  # Rows and columns are linear in the middle: their slopes are cos and sin.
+  assert (turned[..., 2] == 7).all()  # The corners are not black.
+  # In the middle, rows and columns are linear, with the slopes cos and sin of the angle.
   row, column = turned[:, 9, 8, 0] - turned[:, 7, 8, 0], turned[:, 8, 9, 0]
   column = column - turned[:, 8, 7, 0]
   angles = np.degrees(np.arctan2(column, row))
@@ -110,7 +110,7 @@ def test_a_rotation_turns_about_the_middle_and_reflects_the_edge():
 @pytest.mark.parametrize('channels', [None, 3])
 def test_training_crops_by_the_seed_and_a_test_takes_the_middle(crop, channels):
   inner = conv.build_conv_encoder(image_size=SIDE, channels=channels, embedding_dim=4)
-  # Either draws by the seed, not only both together.
+  # Test that crops alone, and rotations alone, depend on the seed.
   encoder = crops.cropped(inner, STORED, crop, 10.0 if crop == 'middle' else 0)
   assert encoder.example_spec.shape[:2] == [STORED, STORED]
   weights = encoder.init(seed())

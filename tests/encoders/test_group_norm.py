@@ -1,4 +1,4 @@
-"""GroupNorm equals Keras's and tensorflow-addons' layers, gradients included."""
+"""GroupNorm and its gradients equal the layers of Keras and tensorflow-addons."""
 
 import numpy as np
 import pytest
@@ -28,9 +28,9 @@ def normalised(groups, epsilon):
   ('shape', 'groups', 'epsilon', 'mean'),
   [
     ((4, 6, 5, 16), 8, 1e-3, 0.0),
-    ((3, 1, 1, 24), 8, 1e-3, 1.0),  # The last blocks of a small image.
-    ((2, 7, 7, 8), 1, 1e-5, 20.0),  # A mean far from zero.
-    ((5, 4, 4, 6), 6, 1e-3, -2.0),  # One channel a group.
+    ((3, 1, 1, 24), 8, 1e-3, 1.0),  # As in the last blocks for a small image.
+    ((2, 7, 7, 8), 1, 1e-5, 20.0),  # The mean is far from zero.
+    ((5, 4, 4, 6), 6, 1e-3, -2.0),  # Each group has one channel.
   ],
 )
 def test_it_equals_two_other_implementations(shape, groups, epsilon, mean):

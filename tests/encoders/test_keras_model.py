@@ -21,7 +21,7 @@ SEED = np.int32([5, 6])
 
 
 def network(*more, side=8):
-  """Returns a network with BatchNorm and statistics that are not trivial."""
+  """Returns a network with BatchNorm whose statistics are not 0 and 1."""
   image = tf.keras.Input((side, side, 3))
   h = L.Rescaling(1 / 255)(image)
   h = L.BatchNormalization()(L.Conv2D(4, 3, use_bias=False)(h))
@@ -62,7 +62,7 @@ def test_embeddings_gradients_and_statistics_are_those_of_keras():
     loss = tf.reduce_sum(embeddings**3)
   found = tape.gradient(loss, trainable)
   with tf.GradientTape() as tape:
-    expected = model(IMAGES, training=True)  # It assigns to its statistics.
+    expected = model(IMAGES, training=True)  # This call assigns to the network's statistics.
     loss = tf.reduce_sum(expected**3)
   np.testing.assert_allclose(embeddings, expected, atol=1e-6)
   gradients = tape.gradient(loss, model.trainable_weights)
@@ -101,7 +101,7 @@ def test_random_layers_draw_by_the_seed_and_in_training_only():
   assert np.abs(draw([1, 2]) - draw([1, 3])).max() > 1e-3
   np.testing.assert_array_equal(draw([1, 2], False), draw([1, 3], False))
   np.testing.assert_allclose(draw([1, 2], False), model(IMAGES), atol=1e-5)
-  # The network has its own generator again.
+  # The network has its own random generator again.
   a, b = (model(IMAGES, training=True).numpy() for _ in range(2))
   assert np.abs(a - b).max() > 1e-3
 
@@ -123,7 +123,7 @@ DRAWS = {
 
 
 class _Bad(L.Layer):
-  """Draws by itself, calls Python, counts, fails, or reads a variable of no layer."""
+  """A layer that draws random numbers itself, calls Python, counts, fails, or reads a variable."""
 
   def __init__(self, kind):
     super().__init__()
@@ -188,11 +188,11 @@ def test_complex_examples_are_refused():
 
 
 class _Branching(L.Layer):
-  """Python's `if` and `while` on tensors, and a dtype that is given by its place."""
+  """A layer with Python's `if` and `while` on tensors, and a dtype as positional argument."""
 
   def call(self, x, training=None):
     i = tf.constant(0)
-    # TensorFlow calls this op stateful.
+    # TensorFlow marks this op as stateful.
     tf.debugging.Assert(tf.size(x) > 0, [x])
     while i < 3:
       x, i = x + 0.1, i + 1
@@ -277,7 +277,7 @@ def cohort():
 
 
 def run(train: str, rounds: int = 2):
-  """Returns the weights before and after some rounds of federated averaging."""
+  """Returns the weights before and after some rounds of FedAvg."""
   encoder = keras_model.build_keras_encoder(network_of_runs(), SHAPE)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 6)
   algorithm = fedavg.FedAvg.made(
@@ -293,7 +293,7 @@ def run(train: str, rounds: int = 2):
 
 def network_of_runs():
   tf.keras.utils.set_random_seed(3)
-  outside = tf.range(3.0) / 8  # As that of Keras's Normalization.
+  outside = tf.range(3.0) / 8  # A tensor outside of the layers, like that of Keras's Normalization.
   return row(
     L.Rescaling(1 / 255),
     L.Lambda(lambda t: t - outside),

@@ -1,4 +1,4 @@
-"""Weights of Keras's files, and BatchNorm as GroupNorm."""
+"""Weights from Keras's files, with BatchNorm converted to GroupNorm."""
 
 import h5py
 import numpy as np

@@ -1,4 +1,4 @@
-"""The networks of LEAF, and BatchNorm and the LSTM as in PyTorch."""
+"""The networks of LEAF, and BatchNorm and LSTM as in PyTorch."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_they_have_the_published_numbers_of_parameters(encoder, classes, paramet
   [
     (leaf.build_femnist_encoder, {'conv0': 25, 'conv1': 800, 'dense': 3136}),
     (leaf.build_celeba_encoder, {'conv0': 27, **dict.fromkeys(('conv1', 'conv2', 'conv3'), 288)}),
-    # All by the length of the state, also the kernel of 8 inputs.
+    # The range depends on the length of the state, also for the kernel of 8 inputs.
     (leaf.build_shakespeare_encoder, {'lstm0': 256, 'lstm1': 256}),
   ],
 )
@@ -73,7 +73,7 @@ def test_every_weight_gets_a_gradient(encoder, image):
   with tf.GradientTape() as tape:
     tape.watch(weights)
     x = tf.constant(x, spec.dtype)
-    # In CelebA's training, a convolution's bias leaves with the mean of the batch.
+    # In CelebA's training mode, subtracting the batch's mean removes a convolution's bias.
     training = not initial
     embeddings, state = encoder.apply(weights, initial, x, training, NO_SEED)
     loss = tf.reduce_sum(embeddings**2)
@@ -92,11 +92,11 @@ def as_arrays(weights) -> dict[str, np.ndarray]:
 
 
 def numpy_block(h, weights, statistics, i: int, training: bool):
-  """Computes a block; returns (activations, its new mean and variance).
+  """Computes a block. Returns (activations, the new running mean, the new running variance).
 
-  BatchNorm as `torch.nn.BatchNorm2d` documents it: epsilon 1e-5; in training
-  the biased variance of the batch normalises, and the unbiased one enters the
-  running statistics with momentum 0.1.
+  BatchNorm follows the documentation of `torch.nn.BatchNorm2d`. Epsilon is 1e-5. Training
+  normalizes by the biased variance of the batch, and the running statistics move to the unbiased
+  variance with momentum 0.1.
   """
   kernel = weights[f'conv{i}/kernel']
   side = h.shape[1]
@@ -133,7 +133,7 @@ def numpy_network(x, weights, statistics, training: bool):
 def test_the_celeba_network_is_the_papers_in_numpy(side, left):
   encoder = leaf.build_celeba_encoder(side=side)
   weights = encoder.init(SEED)
-  for i in range(4):  # Not the initial ones and zeros, which could be missed.
+  for i in range(4):  # Replace the initial ones and zeros, because they would hide errors.
     for name, around in (('scale', 1.0), ('offset', 0.0)):
       drawn = around + 0.2 * RANDOM.normal(size=32)
       weights[f'norm{i}/{name}'] = tf.constant(drawn, tf.float32)
@@ -157,7 +157,7 @@ def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
   encoder = leaf.build_celeba_encoder(side=16)
   process = fedavg.build_fedavg(
     model=classifier.EmbeddingClassifier(encoder, heads.LinearHead(), 2),
-    # One step a client, so that both start from the initial weights.
+    # Each client does one step, so that both start from the initial weights.
     local_training=local_training.LocalTraining(0.1, 8, 1),
   )
   cohort = [
@@ -209,7 +209,7 @@ def sigmoid(x):
 def hidden_states(inputs, recurrent) -> np.ndarray:
   """Returns the hidden states float64 [T, B, H] by PyTorch's formulas.
 
-  `torch.nn.LSTM` keeps the rows of its weights in the order i, f, g, o.
+  The rows of the weights of `torch.nn.LSTM` have the order i, f, g, o.
   """
   h = c = np.zeros([inputs.shape[1], recurrent.shape[1]])
   states = []
@@ -238,7 +238,7 @@ def differences(function, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
 @pytest.mark.parametrize('steps', [1, 2, 6])
 def test_states_and_gradients_equal_numpys(steps):
   inputs, recurrent = draw(steps, 2, 12), draw(12, 3)
-  upstream = draw(steps, 2, 3)  # Every state counts, not only the last one.
+  upstream = draw(steps, 2, 3)  # All states have a gradient, not only the last state.
   given = tf.constant(inputs), tf.constant(recurrent)
   with tf.GradientTape() as tape:
     tape.watch(given)

@@ -14,7 +14,7 @@ L = tf.keras.layers
 
 @functools.cache
 def v3_of_keras(side: int, groups: int = 8) -> tf.keras.Model:
-  """Returns Keras's MobileNetV3Large with GroupNormalization as BatchNorm."""
+  """Returns Keras's MobileNetV3Large with GroupNormalization instead of BatchNorm."""
 
   def with_group_norm(layer):
     if isinstance(layer, L.BatchNormalization):
@@ -29,7 +29,7 @@ def v3_of_keras(side: int, groups: int = 8) -> tf.keras.Model:
 
 @functools.cache
 def v2_of_tff(side: int, groups: int = 8) -> tf.keras.Model:
-  """Returns TFF's MobileNetV2, of pixels 0 to 255, without the class layer."""
+  """Returns TFF's MobileNetV2 for pixels from 0 to 255, without the class layer."""
   from tensorflow_federated.python.simulation.models import mobilenet_v2
 
   whole = mobilenet_v2.create_mobilenet_v2((side, side, 3), num_groups=groups, num_classes=2)
@@ -43,13 +43,13 @@ REFERENCES = {'v2': (mobilenet.V2, v2_of_tff), 'v3': (mobilenet.V3_LARGE, v3_of_
 
 
 def to_keras(value: np.ndarray) -> np.ndarray:
-  """Returns a weight in Keras's form; a dense kernel is a convolution's there."""
+  """Returns a weight in Keras's format, where a dense kernel is that of a convolution."""
   value = np.asarray(value)
   return value.T[None, None] if value.ndim == 2 else value
 
 
 def random_weights(encoder, seed: int = 0) -> dict[str, np.ndarray]:
-  """Returns initial weights with scales and offsets that are not trivial."""
+  """Returns random weights with scales different from 1 and offsets different from 0."""
   random = np.random.default_rng(seed)
   return {
     name: w.numpy()
@@ -61,9 +61,10 @@ def random_weights(encoder, seed: int = 0) -> dict[str, np.ndarray]:
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(0, 256, [3, 32, 32, 3], np.uint8)
-# Without the bottleneck; Keras's include_top=False without running moments.
+# The numbers of parameters without the bottleneck. Keras has the same with include_top=False,
+# without running moments.
 PARAMETERS = {'v2': 2_223_872, 'v3': 2_971_952}
-# The first two blocks and two with all that a block may have.
+# The first two blocks, and two blocks that together have all features of blocks.
 FEW = mobilenet.V3_LARGE._replace(
   blocks=(
     *mobilenet.V3_LARGE.blocks[:2],
@@ -75,8 +76,8 @@ FEW = mobilenet.V3_LARGE._replace(
 
 
 def test_the_papers_sizes():
-  # FedSS: about 3.71 million with 64 dimensions by its shares (figure 8), which
-  # neither this head nor Keras's has. FedVC: 1280 features and a bottleneck of 64.
+  # In FedSS, the shares of figure 8 imply about 3.71 million parameters with 64 dimensions. Neither
+  # this network nor Keras's has so many. FedVC has 1280 features and a bottleneck of 64.
   def count(network, dim):
     encoder = mobilenet.build(network, embedding_dim=dim)
     weights = encoder.init(np.int32([0, 1]))
@@ -137,7 +138,7 @@ def test_bad_arguments_are_refused_and_the_seed_draws_initial_weights():
   for name in first:
     np.testing.assert_array_equal(first[name], again[name])
     assert name not in kernels or not np.array_equal(first[name], other[name])
-  # He's variance; a depthwise filter has one input channel.
+  # The variance is He's. A depthwise filter has one input channel.
   kernel = first['block3/depthwise/kernel'].numpy()
   assert kernel.shape == (3, 3, 240, 1)
   assert kernel.std() == pytest.approx((2 / 9) ** 0.5, rel=0.1)

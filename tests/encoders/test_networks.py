@@ -1,4 +1,4 @@
-"""The small networks: those of FEMNIST and CIFAR, of handwriting, a perceptron."""
+"""The small networks for FEMNIST, CIFAR, handwriting and rows."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ DENSE = {'femnist': (16,), 'cifar': (384, 192)}
 
 @pytest.mark.parametrize('name', FILTERS)
 def test_the_networks_of_femnist_and_cifar_are_kerass(name):
-  """Those of the papers, gradients included; LEAF's flat images work as well."""
+  """The papers' networks equal Keras networks, also in gradients. LEAF's flat images also work."""
   if name == 'femnist':
     encoder = leaf.build_femnist_encoder(embedding_dim=16)
     x = np.random.default_rng(0).random([3, 28, 28], np.float32)
@@ -51,7 +51,7 @@ def test_the_networks_of_femnist_and_cifar_are_kerass(name):
 
 
 def to_keras(name, weight):
-  """Returns a weight in Keras's form, where a dense kernel is transposed."""
+  """Returns a weight in Keras's format, where a dense kernel is transposed."""
   return tf.transpose(weight) if name.startswith('dense') and weight.shape.rank == 2 else weight
 
 

@@ -120,7 +120,7 @@ def test_a_shift_is_one_of_the_162_crops_and_each_image_has_its_own():
   shifted = resnet.shift(batch, SEED).numpy()
   drawn = [crops[x.tobytes()] for x in shifted]
   assert len(set(drawn)) == len(crops) == 162
-  # Down, right and the mirror are drawn uniformly and independently.
+  # The shifts down and right and the mirroring are uniform and independent.
   down, right, flip = np.array(drawn).T
   for draw in (down, right):
     assert np.bincount(draw) == pytest.approx(np.full(9, 4000 / 9), rel=0.25)

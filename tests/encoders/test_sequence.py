@@ -1,4 +1,4 @@
-"""Causal self-attention over histories, against NumPy."""
+"""Causal self-attention over histories, compared with NumPy."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ def build(**changes):
 
 
 def weights_of(encoder):
-  """Returns weights that all differ from their usual first values."""
+  """Returns random weights, different from the usual initial values."""
   random = np.random.default_rng(0)
   return {
     name: tf.constant(random.normal(size=w.shape), tf.float32)
@@ -29,7 +29,7 @@ def weights_of(encoder):
 
 
 def batch(*histories):
-  """Returns examples of histories, of which each is in a random order."""
+  """Returns examples of histories; the features of each history are in random order."""
   random = np.random.default_rng(1)
   ids, values = [], []
   for items in histories:
@@ -82,7 +82,7 @@ def test_embeddings_are_those_of_numpy_whatever_the_padding(blocks):
   found, state = encoder.apply(weights, {}, x, False, SEED)
   assert state == {}
   np.testing.assert_allclose(found, [w[-1] for w in wanted], atol=1e-4)
-  # In training, each item has one, in the order of the entries.
+  # In training, each item has an embedding, in the order of the features.
   found, _ = encoder.apply(weights, {}, x, True, SEED)
   ages = np.rint(1 / x.values).astype(int)
   owners = np.repeat([0, 1, 2], np.diff(x.row_splits))
@@ -91,7 +91,7 @@ def test_embeddings_are_those_of_numpy_whatever_the_padding(blocks):
 
 
 def test_padding_reaches_no_gradient():
-  """The gradient of a padded batch is the sum of those of its histories."""
+  """The gradient for a padded batch is the sum of the gradients for its histories."""
   encoder = build(blocks=2, dropout=0.0)
   weights, histories = weights_of(encoder), [[3], [1, 2, 1, 9], [4, 10, 0, 7, 5, 6]]
 
@@ -128,7 +128,7 @@ def test_every_item_is_followed_by_its_target():
 
 
 def test_targets_are_the_same_in_a_graph_as_tff_traces_it():
-  """There `==` compares tensors by identity."""
+  """In TFF's graphs, `==` compares the identities of tensors."""
   x, y = batch([3, 1, 2], [5]), np.array([8, 9], np.int32)
   wanted, _ = build().targets(x, y)
   with tf.Graph().as_default() as graph:

@@ -1,4 +1,4 @@
-"""Runs some of whose clients attack."""
+"""Runs in which some clients attack."""
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,7 @@ def test_the_same_clients_flip_their_labels_in_all_rounds(data):
 
   assert of(4) == of(0)
   assert len(of(0)) == 12
-  # Whoever else is drawn, and whatever else they do.
+  # The attackers do not depend on the other clients or on other settings.
   few = draws(data, 'scale')
   for r in range(5):
     assert few(r).attackers == len(of(0) & {*few(r).numbers})
@@ -84,7 +84,7 @@ def run(folder, rounds, algorithm='fedss', **given):
   return made, run_files.read_run(folder).metrics.drop(columns='seconds')
 
 
-# `test_dropout` has a quick run that resumes.
+# `test_dropout` has a quick test of a resumed run.
 @pytest.mark.slow
 @pytest.mark.parametrize(
   'given',

@@ -1,4 +1,4 @@
-"""CCVR: statistics as of all examples together, virtual features, and SGD on them."""
+"""CCVR: statistics equal those of all examples, and virtual features train the class rows."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tff_xc.experiment import ccvr
 
 CLASSES, DIM = 5, 3
 RANDOM = np.random.default_rng(0)
-# Class 3 has one example, and class 4 none.
+# Class 3 has one example, and class 4 has none.
 of_examples = np.array([*RANDOM.integers(0, 3, 40), 3])
 EMBEDDINGS = RANDOM.normal(size=(41, DIM)) + of_examples[:, None]
 
@@ -48,7 +48,7 @@ def test_virtual_features_have_these_statistics():
 
 
 def test_training_equals_the_numpy_reference():
-  features, labels = ccvr.virtual(_joined(), 5, 0)  # One batch.
+  features, labels = ccvr.virtual(_joined(), 5, 0)  # All features are in one batch.
   table = RANDOM.normal(size=(CLASSES, DIM)).astype(np.float32)
   how = ccvr.Calibration(5, epochs=3, learning_rate=0.1)
   found = ccvr.trained(heads.CosineHead(4.0), table, features, labels, how, 0)

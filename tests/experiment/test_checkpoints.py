@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, of another model, or opened only to read."""
+"""Checkpoints that are damaged, that belong to another model, or that are opened for reading."""
 
 import collections
 import contextlib
@@ -25,7 +25,7 @@ def state(rows=3, kernel=(5, 2), number=4):
 
 
 def save(path, *rounds, **more):
-  """Saves a state with `ids` of so many numbers after each of these rounds."""
+  """Saves a state after each of these rounds, with as many `ids` as rounds are done."""
   checkpoints.prepare(path)
   for done in rounds:
     ids = {'ids': np.arange(done)}
@@ -46,7 +46,7 @@ def load(path, like=None, **more):
 
 
 def newest(path, capsys, where='') -> str:
-  """Checks that no wrong number is taken; returns what became of round 8."""
+  """Checks that the program loads no wrong number. Returns what it did with round 8."""
   found, done, more = load(path)
   told = capsys.readouterr().err
   assert more.keys() == {'ids'}
@@ -61,7 +61,7 @@ def newest(path, capsys, where='') -> str:
 
 @pytest.fixture
 def two(tmp_path):
-  """Returns (directory, newest file, its content) of rounds 4 and 8."""
+  """Returns (directory, newest file, its content) of a run with checkpoints 4 and 8."""
   save(tmp_path, 4, 8)
   file = tmp_path / 'checkpoints' / 'round_8.npz'
   return tmp_path, file, file.read_bytes()
@@ -69,7 +69,7 @@ def two(tmp_path):
 
 def test_the_newest_of_three_comes_back(tmp_path, capsys):
   assert load(tmp_path)[1:] == (0, {})
-  assert not list(tmp_path.iterdir())  # Looking writes nothing.
+  assert not list(tmp_path.iterdir())  # Loading writes nothing.
   oldest = [save(tmp_path, done) for done in (2, 9, 10, 11, 4, 8)]
   assert oldest == [2, 2, 2, 9, 9, 9]
   save(tmp_path, 100, 101)
@@ -120,7 +120,7 @@ def test_damaged_checkpoints_are_moved_aside_and_kept(tmp_path, capsys):
     save(tmp_path, 4, 8)
     damage(folder / 'round_8.npz')
     before = contents(tmp_path)
-    assert load(tmp_path)[1] == 4  # Who only looks leaves it.
+    assert load(tmp_path)[1] == 4  # A program that only reads leaves the damaged file in place.
     assert contents(tmp_path) == before
     capsys.readouterr()
     assert load(tmp_path, moves_damaged=True)[1] == 4
@@ -142,14 +142,15 @@ def test_any_damage_is_noticed_or_harms_nothing(every, two, capsys):
   for place in places:
     file.write_bytes(flipped(content, place, 1 << int(random.integers(8))))
     ends.append(newest(path, capsys, place))
-  # Sound: times, versions and modes in the archive's lists, which nobody reads.
+  # The file counts as undamaged if the change is in the archive's times, versions or modes, which
+  # nothing reads.
   assert ends.count('the one before') > 0.7 * len(places)
   for length in range(0, len(content), 2 * every + 3):
     file.write_bytes(content[:length])
     assert newest(path, capsys, length) == 'the one before'
-  file.write_bytes(content + b'more')  # No part of the archive.
+  file.write_bytes(content + b'more')  # These bytes are not part of the archive.
   newest(path, capsys)
-  # A list that hides arrays.
+  # The archive's list of files no longer has some arrays.
   for place in range(content.index(b'PK\1\2'), len(content)):
     file.write_bytes(flipped(content, place, 0x80))
     with contextlib.suppress(Exception):
@@ -175,7 +176,7 @@ def test_what_may_be_sound_is_not_called_damaged(two, monkeypatch):
 
 
 def test_an_array_is_read_again_where_python_failed_to_parse_its_header(tmp_path, monkeypatch):
-  """As CPython 3.11 does now and then, if other threads parse at the same time."""
+  """CPython 3.11 sometimes fails if other threads parse at the same time."""
   read, failed = np.lib.format.read_array, []
 
   def flaky(*given, **named):
@@ -217,7 +218,7 @@ def test_all_checkpoints_damaged_starts_again(tmp_path, capsys):
   assert said.count('is damaged') == 3
   assert said.count('there is none before it') == 1
   assert doubling.rows(path) == before
-  # The rows that were measured, too.
+  # The rows of metrics.csv are also moved to the folder.
   aside = {p.name for p in (path / 'checkpoints' / 'damaged').iterdir()}
   assert len(aside) == 4
   assert 'metrics.csv' in aside

@@ -1,4 +1,4 @@
-"""What clients keep, in files: resumed, forgotten, damaged, killed."""
+"""Files of client states after resumed runs, deleted states, damage and killed runs."""
 
 import collections
 import gc
@@ -28,7 +28,7 @@ def kept(ids, number):
 
 
 def after(path, rounds, saved=()):
-  """Returns the states after rounds of clients [[7, 3], [3], ...], some saved."""
+  """Writes the states of clients [[7, 3], [3], ...] in successive rounds, and saves some rounds."""
   states = client_states.ClientStates(SPEC, path)
   for number, ids in enumerate(rounds, 1):
     states.kept = states.write(kept(ids, number), number)
@@ -51,7 +51,7 @@ def test_states_are_those_of_the_last_round_or_of_a_checkpoint(tmp_path):
   new = states.of(4)
   assert not new.known
   assert not new.value['a'].any()
-  after(tmp_path, [[7, 3], [3], [3, 9]], [2])  # Goes on, and is killed.
+  after(tmp_path, [[7, 3], [3], [3, 9]], [2])  # The run continues, and is killed.
   (tmp_path / client_states.FOLDER / '.7_4.123.tmp.npz').write_bytes(b'half')
   resumed = client_states.ClientStates(SPEC, tmp_path)
   resumed.restore(states.arrays(), 2)
@@ -70,7 +70,7 @@ def test_files_that_no_checkpoint_needs_are_removed(tmp_path):
   resumed.saved(3, 3)
   assert files(tmp_path) == {'7_1.npz', '3_3.npz'}
   assert resumed.of(7).value['n'] == 1
-  # Between checkpoints, all but the last: the round after it must be done first.
+  # Without a checkpoint, only the newest states are left, and the next round must be done first.
   other = tmp_path / 'other'
   other.mkdir()
   states = after(other, [[3]] * 5, [1])
@@ -93,7 +93,7 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, monkeypatch):
   def no_memory(*_, **__):
     raise MemoryError
 
-  monkeypatch.setattr(np, 'load', no_memory)  # Of which no file is guilty.
+  monkeypatch.setattr(np, 'load', no_memory)  # This error is not the fault of a file.
   with pytest.raises(errors.InputError, match=r'MemoryError.*mend'):
     states.of(3)
 
@@ -123,7 +123,7 @@ def test_states_of_another_run_are_told_from_those_of_this(tmp_path):
 
 
 def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):
-  """A flipped bit is found only when the client takes part again."""
+  """The program notices a flipped bit only when the client participates again."""
 
   def run(name, rounds):
     return doubling.run(tmp_path / name, rounds=rounds, process=doubling.Keeping())
@@ -138,14 +138,14 @@ def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):
     run('run', 10)
   [file] = re.findall(r'state, (.*?), cannot', str(e.value))
   del e
-  gc.collect()  # The lock of the run that failed.
+  gc.collect()  # The failed run still has its lock.
   pathlib.Path(file).rename(tmp_path / 'away.npz')
   run('run', 10)
   assert doubling.rows(tmp_path / 'run') == doubling.rows(tmp_path / 'whole')
 
 
 def test_a_checkpoint_whose_states_are_damaged_is_damaged(tmp_path, capsys):
-  """With two checkpoints, so that the older one's files must be there still."""
+  """There are two checkpoints, so the files of the older checkpoint must still exist."""
   checkpoints.prepare(tmp_path)
   states = client_states.ClientStates(SPEC, tmp_path)
   for number in (1, 2):

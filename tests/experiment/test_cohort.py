@@ -1,4 +1,4 @@
-"""Cohorts are functions of (seed, round): uniform, pooled, FedVC's, read ahead."""
+"""Cohorts are functions of (seed, round): uniform, pooled, FedVC's, and read ahead."""
 
 import collections
 import dataclasses
@@ -21,13 +21,13 @@ LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
 
 def made(x, y, clients):
-  """Returns the data set of these examples; clients are numbers of examples."""
+  """Returns the data set of these examples. `clients` maps clients to numbers of examples."""
   train = client_data.PartitionedClientData(pool.in_memory(x, y), partition.of_clients(clients))
   return client_data.FederatedDataset('letters', 10, train)
 
 
 def dataset(labels=None, bags=False, sets=None):
-  """Example k of client i is the number 10 i + k, or a bag of i and this."""
+  """Returns a data set: example k of client i is the number 10 i + k, or a bag of features."""
   labels = labels or LABELS
   x = [10 * i + k for i, y in enumerate(labels.values()) for k in range(len(y))]
   x = np.array(x, np.int32)
@@ -114,7 +114,7 @@ def test_pooled_rounds_walk_through_shuffled_passes():
   labels = np.concatenate([value.labels for value in drawn])
   by_example = dict(zip(seen, labels, strict=True))
   assert [by_example[x] for x in (0, 2, 33, 41)] == [0, 1, 3, 4]
-  # A round may be longer than a pass.
+  # A round may have more examples than the data set.
   counts = np.bincount(pooled(dataset(), 25, seed=3)(1).examples[0].x)
   assert counts.sum() == 25
   assert set(counts[counts > 0]) <= {2, 3}
@@ -138,7 +138,7 @@ def test_examples_are_read_when_they_are_asked_for(sampling):
 
 def test_batches_of_the_average_client_of_too_many_examples_and_of_none():
   draw = cohort.IidBatches(3).cohorts(dataset(), 0)
-  assert len(draw(0).examples[0].labels) == 3  # Of 10 / 5 examples, rounded up.
+  assert len(draw(0).examples[0].labels) == 3  # The batch has 10 / 5 examples.
   with pytest.raises(errors.InputError, match='10,000,000'):
     cohort.IidBatches(10**6, 11).cohorts(dataset(), 0)
   for clients, steps in itertools.product(({}, {'a': [], 'b': []}), (0, 1)):
@@ -163,7 +163,7 @@ _ROUNDS = 4000
 
 
 def sized(sizes=SIZES):
-  """Returns clients of these sizes; one has the classes i and 9."""
+  """Returns clients with these numbers of examples. Client i has the classes 9 and i."""
   return dataset({f'c{i}': [9, *[i] * n][:n] for i, n in enumerate(sizes)})
 
 
@@ -173,14 +173,14 @@ def draws(clients, examples, replace=False, seed=7, data=None):
 
 
 def drawn_ids(clients, replace=False):
-  """Returns the clients of all rounds, int [rounds, K], without their examples."""
+  """Returns the clients of all rounds, int [rounds, K], without reading examples."""
   draw = draws(clients, 1, replace)
   each = [draw(r).client_ids for r in range(_ROUNDS)]
   return np.array([[int(name[1:]) for name in ids] for ids in each])
 
 
 def inclusion(sizes, count):
-  """Returns each client's probability to be among `count` successive draws."""
+  """Returns each client's probability to be among the first `count` draws."""
   found = np.zeros(len(sizes))
   for order in itertools.permutations(range(len(sizes)), count):
     p, left = 1.0, sum(sizes)
@@ -198,9 +198,10 @@ def test_clients_are_drawn_successively_in_proportion_to_their_examples(count):
   assert all(len(set(row)) == count for row in ids)
   expected = inclusion(SIZES, count)
   assert expected.sum() == pytest.approx(count)
-  assert expected[1] == 0  # It has no examples.
+  assert expected[1] == 0  # This client has no examples.
   shares = np.bincount(ids.ravel(), minlength=len(SIZES)) / _ROUNDS
-  # Four standard errors; of two draws, the largest is in 0.77; uniform: 0.5.
+  # Allow four standard errors. With two draws, the largest client has probability 0.77; uniform
+  # sampling would give 0.5.
   error = np.sqrt(expected * (1 - expected) / _ROUNDS)
   assert (np.abs(shares - expected) <= 4 * error + 1e-12).all()
 
@@ -209,7 +210,7 @@ def test_with_replacement_every_draw_is_in_proportion():
   ids, q = drawn_ids(3, replace=True), np.array(SIZES) / 11
   shares = np.bincount(ids.ravel(), minlength=len(SIZES)) / ids.size
   np.testing.assert_allclose(shares, q, atol=0.02)
-  # Two draws of three agree with probability 1 - (all differ).
+  # At least two of three draws agree with probability 1 - P(all differ).
   differ = sum(q[list(t)].prod() for t in itertools.permutations(range(5), 3))
   repeats = np.mean([len(set(row)) < 3 for row in ids])
   assert repeats == pytest.approx(1 - differ, abs=0.03)
@@ -238,16 +239,16 @@ def test_a_client_draws_without_replacement_where_it_has_enough():
       if SIZES[client] >= 3:
         assert len(own) == 3
       seen[client].add(tuple(e.x))
-      # The rows that it requests are those of all its examples.
+      # The client requests the rows of all its examples.
       held = [9] + (SIZES[client] - 1) * [client]
       np.testing.assert_array_equal(np.sort(e.all_labels), np.sort(held))
-  assert len(seen[0]) > 30  # Of 60 orders of 3 among 5.
-  # Of its two, with repetition.
+  assert len(seen[0]) > 30  # There are 60 ordered samples of 3 among 5 examples.
+  # This client has two examples, so its draws repeat.
   assert {len(set(x)) for x in seen[4]} == {1, 2}
 
 
 def algorithm(**given):
-  """Returns FedAvg with these options of who takes part."""
+  """Returns FedAvg with these options about participation."""
   return fedavg.FedAvg.made(model=small_data.images()[1], **given)
 
 
@@ -271,7 +272,7 @@ def test_options_change_who_takes_part_weights_and_epochs():
 
 
 def test_with_equal_clients_that_all_take_part_fedvc_is_fedavg(in_process):
-  """Up to the order of examples, which full batches do not show."""
+  """The order of examples differs, but full batches do not depend on it."""
   sized, _ = small_data.images()
   given = {'clients_per_round': 6, 'batch_size': 10, 'client_learning_rate': 0.5}
   plain, virtual = algorithm(**given), algorithm(**given, virtual_client_size=10)
@@ -287,7 +288,7 @@ CLIENTS = 6
 
 
 class Source:
-  """Cohorts of `CLIENTS` values, which notes what is read, and by whom."""
+  """Cohorts of `CLIENTS` values that record which values are read, and by which threads."""
 
   def __init__(self, size=10, bad=None):
     self.read, self.threads, self._size, self._bad = [], set(), size, bad
@@ -307,7 +308,7 @@ class Source:
     return cohort.Cohort(values, round_number, ('a',))
 
   def wait(self, count):
-    """Waits until so many values are read, and a moment longer."""
+    """Waits until `count` values are read, and checks a moment later that no more were read."""
     with self._changed:
       assert self._changed.wait_for(lambda: len(self.read) >= count, 10)
     time.sleep(0.02)
@@ -326,7 +327,7 @@ def test_values_are_those_of_the_cohort_and_the_next_round_is_read():
         assert (value == 100 * number + place).all()
         left = 3 * CLIENTS - (number * CLIENTS + place + 1)
         source.wait(3 * CLIENTS - max(left - ahead._AHEAD_CLIENTS, 0))
-  assert sorted(source.read) == sorted(set(source.read))  # Each once.
+  assert sorted(source.read) == sorted(set(source.read))  # Each value is read once.
   assert 'tff_xc_prefetch' in source.threads
   assert not any(t.name.startswith('tff_xc_prefetch') for t in threading.enumerate())
 

@@ -1,4 +1,4 @@
-"""What happens to a disk: it fills up, loses power, and has files that change."""
+"""Runs on a disk that fills up, loses power, or has files that change."""
 
 import errno
 import functools
@@ -21,7 +21,8 @@ from tff_xc import errors, files
 from tff_xc.experiment import checkpoints, client_states, run_directory, storage
 from tff_xc.report import run_files
 
-# Enough for metrics.csv to grow over a block of 4,096 bytes, and for all else.
+# The long run writes more than a block of 4,096 bytes to metrics.csv. The short run is enough for
+# other tests.
 LONG, SHORT = 50, 12
 
 
@@ -35,7 +36,7 @@ def disk(tmp_path):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-  """Returns rounds -> the directory of a run that nothing disturbed."""
+  """Returns a function from a number of rounds to the directory of an undisturbed run."""
 
   @functools.cache
   def of(rounds):
@@ -51,7 +52,7 @@ def run(path, rounds):
 
 
 def filling(disk, function, is_it, left):
-  """Wraps `function`: once `is_it`, the disk is full but for `left` bytes."""
+  """Wraps `function`: when `is_it` is true, fills the disk until `left` bytes are free."""
   filled = []
 
   def wrapped(*args, **kwargs):
@@ -72,7 +73,7 @@ def of_round(wanted):
   return lambda self, value, round_number: round_number == wanted
 
 
-# File that is named, (owner, name of the function that finds the disk full, when).
+# For each file that the error names: (owner, name of the function that finds the disk full, when).
 _RELEASE = run_directory.RunDirectory, 'release'
 _WRITE = client_states.ClientStates, 'write', of_round(6)
 MOMENTS = {
@@ -88,7 +89,7 @@ MOMENTS = {
 
 
 def damaged(path):
-  """Returns the files of a run that are temporary or cannot be read whole."""
+  """Returns the files of a run that are temporary or damaged."""
   return [
     str(file)
     for file in path.rglob('*')
@@ -121,9 +122,9 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(disk, whole, monk
     for line in (path / run_files.METRICS).read_text().splitlines():
       assert line.count(',') == 10, line
   assert not (path / run_files.SUMMARY).exists()
-  # With the disk still full, the same command says so again.
+  # While the disk is full, the same command fails with the same error.
   e = None
-  gc.collect()  # The lock of the run that failed.
+  gc.collect()  # The failed run still has its lock.
   with pytest.raises(errors.InputError, match='No space left on device'):
     run(path, rounds)
   gc.collect()
@@ -136,7 +137,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(disk, whole, monk
 
 @pytest.fixture(name='events')
 def _events(monkeypatch):
-  """Returns (what, name of the file or folder), in order, as they happen."""
+  """Returns (event, name of the file or folder) in the order of events."""
   found = []
   fsync, replace = os.fsync, os.replace
 
@@ -173,7 +174,7 @@ def test_a_file_system_may_not_know_how_to_sync_a_folder(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_comes_after_all_that_it_counts_on(events, tmp_path):
-  """Of metrics.csv only later rows may be lost: a resume makes them again."""
+  """Only later rows of metrics.csv may be lost, because a resumed run writes them again."""
   path = tmp_path / 'run'
   run(path, rounds=7)
   saved = [e for e in events if re.match(r'round_\d', e[1])]
@@ -183,7 +184,7 @@ def test_a_checkpoint_comes_after_all_that_it_counts_on(events, tmp_path):
     end = events.index(('replace', f'round_{round_number}.npz'))
     before = events[begin:end]
     newest = {}
-    for number in rounds:  # See `doubling`: who takes part.
+    for number in rounds:  # `doubling` defines the clients of each round.
       newest |= {(number - 1) % 3: number, 3 + (number - 1) % 2: number}
     for client, number in newest.items():
       assert ('sync', f'{client}_{number}.npz') in before
@@ -201,7 +202,7 @@ def test_a_checkpoint_comes_after_all_that_it_counts_on(events, tmp_path):
 def replaced(file):
   other = file.with_name('other')
   other.write_bytes(file.read_bytes()[::-1])
-  os.utime(other, ns=(0, file.stat().st_mtime_ns))  # Of the same size and time.
+  os.utime(other, ns=(0, file.stat().st_mtime_ns))  # The new file has the same size and time.
   os.replace(other, file)
 
 
@@ -221,7 +222,7 @@ def test_a_changed_file_is_named(tmp_path, change):
   for file in names[:2]:
     file.write_bytes(b'data')
   watch = storage.Watch(names)
-  names[1].read_bytes()  # Reading is no change.
+  names[1].read_bytes()  # Reading does not change a file.
   watch.check()
   change(names[1])
   name = 'absent' if change is appeared else 'b.tar'
@@ -230,7 +231,7 @@ def test_a_changed_file_is_named(tmp_path, change):
 
 
 def test_a_run_keeps_no_checkpoint_of_other_data(tmp_path, monkeypatch):
-  """It goes back to the last one before, once the file is restored."""
+  """After the file is restored, the run continues from the last checkpoint before the change."""
   doubling.run(tmp_path / 'whole')
   data = tmp_path / 'data.tar'
   data.write_bytes(b'data')

@@ -1,4 +1,4 @@
-"""Clients that leave a round: who, how many, and what a run makes of it."""
+"""Clients that leave a round: which clients, how many, and the effect on a run."""
 
 import numpy as np
 import pandas as pd
@@ -31,16 +31,16 @@ def test_who_leaves_depends_on_seed_round_and_client_alone(data):
   drawn = cohort.UniformClients(10).cohorts(data, 3)
   for r in (7, 0, 3):
     assert numbers(one(r)) == numbers(two(r))
-    # In the order in which they were drawn, with the same examples.
+    # The remaining clients keep their order and their examples.
     stay = set(numbers(one(r)))
     assert numbers(one(r)) == [n for n in numbers(drawn(r)) if n in stay]
     assert one(r).numbers == tuple(numbers(one(r)))
     assert one(r).client_ids == tuple(str(n) for n in numbers(one(r)))
     assert one(r).dropouts == 10 - len(stay)
-  # Whoever else was drawn, a client leaves the round or not.
+  # Whether a client leaves the round does not depend on the other clients.
   more = draws(data, 0.3, sampling=cohort.UniformClients(CLIENTS))
   assert set(numbers(one(5))) <= set(numbers(more(5)))
-  # Another round, another seed: other clients.
+  # In other rounds and with other seeds, other clients leave.
   kept = [set(numbers(more(r))) for r in range(5)]
   assert len(set(map(frozenset, kept))) == 5
   other = draws(data, 0.3, 4, cohort.UniformClients(CLIENTS))
@@ -53,10 +53,11 @@ def test_as_many_leave_as_the_probability_says(data):
   for p in (0.1, 0.9):
     drawn = [*map(draws(data, p, sampling=sampling), range(rounds))]
     left[p] = np.array([each.dropouts for each in drawn])
-    # Four standard errors of the mean of 10,000 draws.
+    # Allow four standard errors of the mean of 10,000 draws.
     error = np.sqrt(p * (1 - p) / (CLIENTS * rounds))
     assert abs(left[p].mean() / CLIENTS - p) < 4 * error
-    # Independent of each other, and of other rounds: both are binomial.
+    # Both numbers are binomial, because clients leave independently of each other and of other
+    # rounds.
     assert left[p].var() == pytest.approx(CLIENTS * p * (1 - p), rel=0.35)
     stayed = [n for each in drawn for n in each.numbers]
     stayed = np.bincount(stayed, minlength=CLIENTS)

@@ -1,4 +1,4 @@
-"""Runs that are killed at any moment and resumed end like undisturbed runs."""
+"""A run that is killed at any moment and then resumed ends like an undisturbed run."""
 
 import json
 import pathlib
@@ -26,7 +26,7 @@ def root_of_all(tmp_path_factory):
 
 
 def made(root, moments, points):
-  """Makes a whole run, runs that are killed, and a refused run."""
+  """Makes an undisturbed run, runs that are killed, and a refused run."""
   doubling.run(root / 'whole')
   held = run_directory.RunDirectory(root / 'held', doubling.CONFIG)
   done = processes.python(
@@ -38,13 +38,13 @@ def made(root, moments, points):
 
 
 def tree_of(path):
-  """Lists a run's directory without event files, whose names have the time."""
+  """Returns the files of a run, except event files, whose names contain the time."""
   found = {str(p.relative_to(path)) for p in path.rglob('*')}
   return {name for name in found if 'tfevents.1' not in name}
 
 
 def events(path):
-  """Returns column -> [(step, value)] as TensorBoard reads it."""
+  """Returns a mapping of columns to [(step, value)], as TensorBoard reads them."""
   accumulator = plugin_event_accumulator.EventAccumulator(
     str(path / 'tensorboard'), size_guidance={'tensors': 0}
   )

@@ -1,4 +1,4 @@
-"""The loop on a process of plain numbers: it is fast and reaches every case."""
+"""Tests the training loop on a process of plain numbers, which is fast."""
 
 import contextlib
 import gc
@@ -23,7 +23,7 @@ def test_the_initial_model_is_evaluated_once_as_round_0(tmp_path, capsys):
 
   def score(weights):
     evaluated.append(float(weights))
-    # The initial model is the best, and no mean counts it.
+    # The initial model has the best score, and means leave it out.
     return {'top1': 1 / float(weights)}
 
   path = tmp_path / 'run'
@@ -72,25 +72,25 @@ def falling(weights):
 
 
 def test_it_stops_without_a_better_score(tmp_path):
-  """Evaluated after rounds 0, 4, 8, ...: the score falls after round 4."""
+  """The model is evaluated after rounds 0, 4, 8, ...; the score falls after round 4."""
 
   choice = targets.BestRound('top1', 2)
   path = tmp_path / 'run'
   found = doubling.run(path, 40, evaluate=falling, best=choice)
   assert found['rounds'] == 12
   assert (found['best_round']['round'], found['best_round']['top1']) == (4, 1)
-  # The state after the last round is saved, and the run has ended.
+  # The state after the last round is saved, so the same command trains nothing.
   again = doubling.run(path, 40, evaluate=falling, best=choice)
   assert again == found
   whole = doubling.run(tmp_path / 'whole', 40, evaluate=falling)
   assert (whole['rounds'], whole['best_round']) == (40, None)
-  # The same command without it goes on from there.
+  # The same command without this setting continues from there.
   assert doubling.run(path, 40, evaluate=falling)['rounds'] == 40
   assert doubling.rows(path) == doubling.rows(tmp_path / 'whole')
 
 
 def test_the_checkpoint_of_the_best_round_stays(tmp_path):
-  """Evaluated and saved after rounds 4, 8, 12, ...: the score falls after round 4."""
+  """The model is evaluated and saved after rounds 4, 8, 12, ...; the score falls after round 4."""
 
   path = tmp_path / 'run'
 
@@ -100,7 +100,7 @@ def test_the_checkpoint_of_the_best_round_stays(tmp_path):
   how = {'evaluate': falling, 'checkpoint_every': 4}
   doubling.run(path, 24, **how)
   assert kept() == [4, 16, 20, 24]
-  doubling.run(path, 28, **how)  # Resumed, it knows the best of before.
+  doubling.run(path, 28, **how)  # The resumed run knows the best round so far.
   assert kept() == [4, 20, 24, 28]
   doubling.run(path, 28, **how)
   assert kept() == [4, 20, 24, 28]
@@ -114,7 +114,7 @@ def test_the_checkpoint_of_the_best_round_stays(tmp_path):
 
 @pytest.mark.parametrize(('metric', 'kept'), [('top1', [4, 12, 24]), ('', [12, 24])])
 def test_a_best_round_that_was_asked_for_has_a_checkpoint_of_its_own(tmp_path, metric, kept):
-  """Evaluated after rounds 4, 8, ..., and saved after 12 and 24: the best round is 4."""
+  """Evaluates after rounds 4, 8, ..., and saves after rounds 12 and 24. Round 4 is best."""
 
   best = targets.BestRound(metric)
   doubling.run(tmp_path, 24, evaluate=falling, best=best, checkpoint_every=12)
@@ -132,9 +132,9 @@ def client_fails():
 @pytest.mark.parametrize(
   ('stopped', 'error', 'again', 'told'),
   [
-    # Rounds 7 and 5 are no multiple of 3: they get a checkpoint of their own.
+    # Rounds 7 and 5 are not multiples of 3, so they need a special checkpoint.
     ({'process': doubling.At(7, interrupted)}, KeyboardInterrupt, 5, 'after round 7'),
-    # A destructor has swallowed it: the round is done first.
+    # A destructor ignores the exception, so the round ends first.
     (
       {'process': doubling.At(4, lambda: setattr(interrupts, '_received', signal.SIGINT))},
       KeyboardInterrupt,
@@ -145,7 +145,7 @@ def client_fails():
       {'evaluate': interrupted}, KeyboardInterrupt, None, 'after round 0', marks=pytest.mark.slow
     ),
     ({'process': doubling.At(5, client_fails)}, errors.InputError, 4, "'writer' failed in round 6"),
-    # It ends earlier, and goes on with more rounds.
+    # The first run has fewer rounds, and the second run continues.
     ({'rounds': 8}, None, 7, ''),
   ],
 )
@@ -159,7 +159,7 @@ def test_a_run_that_stops_goes_on_from_there(
     doubling.run(tmp_path / 'cut', **stopped)
   assert told in capsys.readouterr().err + str(e and e.value)
   del e, expected
-  gc.collect()  # The lock of the run that failed.
+  gc.collect()  # The failed run still has its lock.
   monkeypatch.setattr(interrupts, '_received', 0)
   doubling.run(tmp_path / 'cut', process=doubling.At(again, interrupted))
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
@@ -179,7 +179,7 @@ def test_a_round_whose_row_is_not_written_is_not_done(tmp_path, monkeypatch):
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
     patched.setattr(run_directory.RunDirectory, 'release', until_round_5)
     doubling.run(tmp_path / 'cut')
-  gc.collect()  # The lock of the run that stopped.
+  gc.collect()  # The stopped run still has its lock.
   doubling.run(tmp_path / 'cut')
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
 
@@ -227,7 +227,7 @@ def test_other_data_are_refused_and_settings_that_do_not_matter_may_change(tmp_p
     free |= {'target': f'top1:0.{value}', 'unset': ['negatives'] * value}
     free |= {'data': {'examples': 40}}
     run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
-  # Before the data are loaded their fingerprint is unknown.
+  # Before the program loads the data, it does not know their fingerprint.
   same_run.check_config(tmp_path, doubling.CONFIG)
   other = {**doubling.CONFIG, 'data': {'examples': 60, 'test_examples': 5}}
   told = 'other data: examples was 40 and is 60, test_examples was None'
@@ -249,7 +249,7 @@ def test_a_directory_that_does_not_fit_is_refused(tmp_path):
     (held.path / 'config.json').write_text(text)
     with pytest.raises(errors.InputError, match=r'config.json is damaged'):
       same_run.check_config(held.path, doubling.CONFIG)
-  # It may disappear while the run writes into it.
+  # The folder may disappear while the run writes files there.
   gone = tmp_path / 'gone'
   moving = doubling.At(4, lambda: gone.rename(tmp_path / 'elsewhere'))
   with pytest.raises(errors.InputError, match='cannot be written'):
@@ -258,7 +258,7 @@ def test_a_directory_that_does_not_fit_is_refused(tmp_path):
 
 
 class Dropping(doubling.Doubling):
-  """Drops every update in some rounds, and has no examples in others."""
+  """A process that drops every update in some rounds, and has no examples in other rounds."""
 
   def __init__(self, dropped, empty=()):
     super().__init__()
@@ -300,7 +300,7 @@ def test_rounds_that_measured_nothing_are_told_and_left_out(tmp_path, capsys):
 
 
 def test_what_the_last_round_did_not_measure_is_null(tmp_path):
-  """No earlier score may replace it."""
+  """An earlier score must not replace the missing score."""
 
   def score(w):
     return {'top1': math.nan if w == 2**10 else 0.5}
@@ -313,7 +313,8 @@ def test_what_the_last_round_did_not_measure_is_null(tmp_path):
 
 def test_five_lost_rounds_in_a_row_stop_the_run(tmp_path, capsys):
   path = tmp_path / 'run'
-  # Four lost rounds in a row; then five, around a round without examples.
+  # First four lost rounds in a row. Then five lost rounds, with a round without examples among
+  # them.
   process = Dropping(dropped=[1, 2, 3, 4, 6, 7, 9, 10, 11], empty=[8])
   message = r'last 5 rounds, up to round 11, .* --client_learning_rate'
   with pytest.raises(errors.DivergedError, match=message):
@@ -373,7 +374,7 @@ def test_a_checkpoint_is_also_saved_by_the_clock(kind, tmp_path, monkeypatch):
   monkeypatch.setattr(training, '_SAVE_SECONDS', 0)
   with pytest.raises(KeyboardInterrupt):
     doubling.run(tmp_path / 'cut', process=kind(5))
-  # Rounds 3, 6 and 9 are due.
+  # The schedule saves rounds 3, 6 and 9.
   kept = (tmp_path / 'cut' / 'checkpoints').glob('round_*')
   assert sorted(path.stem for path in kept) == ['round_3', 'round_4', 'round_5']
   doubling.run(tmp_path / 'cut', process=kind())

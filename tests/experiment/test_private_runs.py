@@ -1,4 +1,4 @@
-"""Runs with differential privacy: who takes part, epsilon, and what is refused."""
+"""Runs with differential privacy: participation, epsilon, and refused settings."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ def test_each_client_comes_by_itself(data):
   rounds = [draw(r).numbers for r in range(400)]
   assert rounds[7] == again(7).numbers
   counts = np.bincount(np.concatenate(rounds), minlength=CLIENTS)
-  # 400 rounds of probability 1 / 4: five standard errors.
+  # Each client participates in 400 rounds with probability 1 / 4. Allow five standard errors.
   assert np.abs(counts - 100).max() < 5 * math.sqrt(400 * 3 / 16)
   sizes = np.array([len(r) for r in rounds])
   assert np.var(sizes) == pytest.approx(CLIENTS * 3 / 16, rel=0.3)
@@ -111,7 +111,7 @@ def test_the_noise_of_an_epsilon(in_process, tmp_path):
   last = pd.read_csv(tmp_path / 'run' / 'metrics.csv')['epsilon'].iloc[-1]
   assert 7.5 < last <= 8.0
   assert summary['epsilon'] == last
-  # Later commands take the noise of the run.
+  # Later commands use the noise multiplier of the run.
   config = run_files.read_config(tmp_path / 'run' / 'config.json')
   again = experiment.assemble(configuration.recorded(config))
   assert again.algorithm.part('dp') == made.algorithm.part('dp')
@@ -136,7 +136,7 @@ def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
 
 @pytest.mark.slow
 def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
-  """A resumed run goes on with it; no other run, and no file to give away, has it."""
+  """A resumed run uses the same secret. Other runs and the run's public files do not have it."""
   private = {'dp': 'central', 'dp_noise_multiplier': 0.8, 'dp_clip': 0.5}
   private |= {'checkpoint_every': 1}
   whole, half, other = (tmp_path / name for name in ('whole', 'half', 'other'))
@@ -250,7 +250,7 @@ def test_a_private_run_with_probabilities_of_a_file_is_evaluated(in_process, tmp
 
 
 def test_without_noise_there_need_be_no_norm():
-  """Infinity is a number that config.json can hold."""
+  """Without noise, the clipping norm may be infinite. config.json can store infinity."""
   given = {'dp': 'central', 'dp_noise_multiplier': 0.0, 'dp_clip': math.inf}
   for more in ({}, {'dp_rows': 'chosen'}):
     config = configuration.resolve('glyphs', 'fedss', {**given, **more})

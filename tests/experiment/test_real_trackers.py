@@ -1,4 +1,4 @@
-"""MLflow and Weights & Biases themselves, without a network, where they are installed."""
+"""Real MLflow and Weights & Biases, if they are installed, without a network."""
 
 import math
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def followed(name, folder):
-  """Makes a run that is stopped after round 1, resumed, and ends with round 2."""
+  """Starts a run, stops it after round 1, and resumes it until round 2."""
   folder.mkdir()
   with pytest.raises(KeyboardInterrupt), trackers.Tracked(name, folder) as tracked:
     tracked.start(test_trackers.CONFIG, [])
@@ -57,7 +57,7 @@ def test_wandb_keeps_runs_offline(tmp_path, monkeypatch, capsys):
   followed('wandb', folder)
   kept = trackers._read(folder / trackers.FILE)
   assert kept['round'] == 2
-  # One id in both parts.
+  # Both parts of the run have the same id.
   assert [*folder.glob(f'wandb/offline-run-*-{kept["run"]}/*.wandb')]
   assert [*folder.glob('wandb/offline-run-*/files/media/images/curves*.png')]
   assert 'warning: --tracker' not in capsys.readouterr().err

@@ -1,11 +1,11 @@
 """Compares five rounds of every algorithm with recorded numbers.
 
-A change of structure must not change a number. `recorded/TASK.csv` holds the
-metrics of these runs; write them anew, where a change of numbers is meant, by
+A change of the code's structure must not change numbers. `recorded/TASK.csv` contains the metrics
+of these runs. If numbers change on purpose, write the files again by
 
   python -m tests.experiment.test_recorded [ALGORITHM ...]
 
-Another CPU adds in another order, hence the tolerances.
+Numbers have tolerances, because other CPUs add numbers in another order.
 """
 
 import pathlib
@@ -50,8 +50,9 @@ _TASKS = {
 _CASES = [(task, name) for task in _TASKS for name in algorithms.ALGORITHMS]
 # Counts and bytes do not depend on the CPU.
 _EXACT = ('rows', 'examples', 'clients', 'bytes', 'parameters', 'round', 'batches')
-# Another CPU's last digits grow until runs part: of TurboSVM-FL, whether a client's
-# row counts may turn on one, and FedVC's clients take many steps in a round.
+# On another CPU, the last digits differ, and the difference grows from round to round. With
+# TurboSVM-FL, it may decide whether a client's row counts. With FedVC, clients do many steps in a
+# round.
 _ROUNDS = {
   ('glyphs', 'turbosvm'): 1,
   ('sparse-words', 'turbosvm'): 1,
@@ -62,7 +63,7 @@ _ROUNDS = {
 
 
 def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
-  """Trains five rounds; returns metrics.csv without times."""
+  """Trains five rounds. Returns metrics.csv without the times."""
   found = algorithms.get(algorithm)
   given = {**_SHARED, **_TASKS[task]}
   taken = (*found.names, *settings.tasks.get(task).option_values())
@@ -99,7 +100,7 @@ def test_the_recorded_numbers(task, algorithm, tmp_path, tff_worker):
       found[name],
       wanted[name],
       rtol=0 if exact else 1e-3,
-      # Of so few examples, one that ranks differently changes a score.
+      # With so few examples, one example with another rank changes a score.
       atol=0.05 if name in catalog.SCORES else 1e-5,
       err_msg=name,
     )

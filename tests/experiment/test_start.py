@@ -1,4 +1,4 @@
-"""`--start_from`: training goes on from the weights of a run or an export."""
+"""Training with `--start_from` starts from the weights of a run or an export."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ def run(path, algorithm='fedavg', rounds=1, **changes):
 
 @pytest.fixture(scope='module')
 def source(tmp_path_factory):
-  """A run of three rounds, after which scores differ from those of fresh weights."""
+  """A run of three rounds. Its scores differ from those of random initial weights."""
   path = tmp_path_factory.mktemp('source') / 'run'
   path.parent.mkdir(exist_ok=True)
   experiment.install_runtime(configuration.resolve('glyphs', 'fedavg'))
@@ -84,7 +84,7 @@ def test_an_export_gives_what_its_run_gives(source, tmp_path):
 
 
 def started(names, there, dim=4, **more):
-  """Returns (fresh weights, weights that start from a source) and what is told."""
+  """Returns (random weights, weights that start from a source), and the message."""
   _, model = small_data.images(num_classes=len(names))
   arrays = {
     'encoder/kernel': np.full([256, 4], 7, np.float32),
@@ -139,7 +139,7 @@ def test_features_that_mean_something_else_are_refused():
   with pytest.raises(errors.InputError, match='feature_columns'):
     start.check_features({'columns': ['b', 'a']}, ['x', 'y'], source, 'there')
   lists = {'history': 5, 'columns': {}}
-  # Where an item has one row, rows go by the names of classes.
+  # If each item has one row, rows are matched by class names.
   start.check_features(lists, ['y', 'x'], source, 'there')
   source = source._replace(arrays={'tables/feature': np.zeros([2, 4])})
   start.check_features(lists, ['x', 'y'], source, 'there')
@@ -162,7 +162,7 @@ def test_buckets_do_not_go_by_the_names_of_as_many_classes():
 
 
 def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):
-  """A sweep and `launch.reproduce` ask before any data are read."""
+  """A sweep and `launch.reproduce` check this before they read data."""
   first, second = tmp_path / 'first', tmp_path / 'second'
   first.mkdir()
   second.mkdir()

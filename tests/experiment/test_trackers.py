@@ -1,4 +1,4 @@
-"""Trackers, with tiny modules in place of MLflow and Weights & Biases."""
+"""Trackers, with tiny modules instead of MLflow and Weights & Biases."""
 
 import json
 import math
@@ -19,7 +19,7 @@ CONFIG = {
 SETTINGS = {'task': 'glyphs', 'num_classes': 5, 'negatives': 3, 'versions.tensorflow': '2'}
 ROWS = [{'round': 0, 'p@1': 0.5, 'loss': math.nan}, {'round': 1, 'p@1': math.nan, 'loss': 2.0}]
 
-# They append what they are told to the file told.json of the working directory.
+# The tiny modules append their arguments to the file told.json in the working directory.
 TELL = """
 import json
 def tell(*what):
@@ -107,7 +107,7 @@ def test_it_gets_settings_rows_and_pictures_and_goes_on(tmp_path, name):
   p = 'p@1' if name == 'wandb' else 'p_at_1'
   assert rows == [['row', {p: 0.5}, 0], ['row', {'loss': 2.0}, 1]]
   assert end == ['end', 1]
-  # Resumed from before round 1, whose row it has.
+  # Resume from a state before round 1. The tracker already has the row of round 1.
   picture = tmp_path / 'curves.png'
   picture.touch()
   with trackers.Tracked(name, tmp_path) as tracked:

@@ -1,4 +1,4 @@
-"""Training from Python: what it refuses, and what it resumes."""
+"""Training from Python: which arguments cause errors, and which runs resume."""
 
 import asyncio
 import dataclasses
@@ -52,7 +52,7 @@ def test_another_algorithm_is_refused_in_the_same_directory(made, in_process, bu
       train(made, tmp_path / 'run', 2, **changes)
   summary = train(made, tmp_path / 'run', 2)
   assert summary['rounds'] == 2
-  # Six clients of ten examples each.
+  # The data set has six clients with ten examples each.
   train_data = made[1].train
   shares = np.array(
     [np.bincount(train_data.labels(name), minlength=8) / 10 for name in train_data.client_ids]
@@ -98,7 +98,7 @@ def test_without_a_source_workers_read_no_data(made, tmp_path, monkeypatch):
 
   def offer(source, fingerprint):
     offered.append((source, bool(fingerprint)))
-    raise KeyboardInterrupt  # Nothing is trained.
+    raise KeyboardInterrupt  # Stop before training.
 
   monkeypatch.setattr(training.runtimes, 'offer_data', offer)
   with pytest.raises(KeyboardInterrupt):
@@ -122,16 +122,16 @@ def test_single_clients_are_scored_in_columns_of_their_own(made, in_process, bui
   assert {'train_top1', *names} == set(whole['final'])
   values = run_files.read_run(tmp_path / 'run').metrics[list(names)]
   assert values.notna().all(axis=None)
-  scores = values['client_top1_mean'] * 6  # Two clients with three each.
+  scores = values['client_top1_mean'] * 6  # Two clients have three examples each.
   np.testing.assert_allclose(scores, scores.round())
-  run(tmp_path / 'parts', 1, 2)  # It resumes with the same clients.
+  run(tmp_path / 'parts', 1, 2)  # The resumed run uses the same clients.
   assert run(tmp_path / 'parts', 3, 2)['final'] == whole['final']
   with pytest.raises(errors.InputError, match='evaluate_clients was 2'):
     run(tmp_path / 'parts', 3, 3)
 
 
 def test_other_examples_than_the_encoders_are_refused_at_once(made, tmp_path):
-  """Not in the first round, which takes the time of building the process."""
+  """The error comes before building the process, which takes time."""
   algorithm, dataset = made
   pool = dataset.train.pool
   spec = tf.TensorSpec(pool.spec.shape, tf.float32)

@@ -1,4 +1,4 @@
-"""The catalog of metrics: what they need, and which of two values is better."""
+"""The catalog of metrics: which data they need, and which of two values is better."""
 
 import pathlib
 
@@ -25,7 +25,7 @@ def test_a_score_is_measurable_if_all_that_it_needs_is_there():
 
 @pytest.mark.parametrize('task', ['glyphs', 'sparse-words'])
 def test_it_names_every_column_of_a_run(task):
-  """A run's metrics.csv has these columns, and `seconds`."""
+  """A run's metrics.csv has these columns, and also `seconds`."""
   folder = pathlib.Path(__file__).parents[1] / 'experiment' / 'recorded'
   columns = pd.read_csv(folder / f'{task}.csv', nrows=0).columns
   assert set(columns) - {'algorithm', 'round'} <= set(catalog.METRICS)

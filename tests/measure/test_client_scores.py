@@ -1,4 +1,4 @@
-"""Scores of single clients, against loops, and who they are."""
+"""Scores of single clients, compared with loops, and the properties of clients."""
 
 import numpy as np
 import pytest
@@ -20,11 +20,11 @@ def _pool(y):
 def test_shares_equal_a_loop(sets):
   random = np.random.default_rng(0)
   y = random.integers(0, N, 60)
-  if sets:  # Some without any label.
+  if sets:  # Some examples have no label.
     y = scipy.sparse.csr_matrix(random.random((60, N)) < 0.3)
   best = random.integers(-1 if sets else 0, N, 60)
   places = random.integers(-1, 6, 60)
-  places[places == 2] = -1  # Client 2 has no example.
+  places[places == 2] = -1  # Client 2 has no examples.
   held = partition.of_places(places, [f'c{k}' for k in range(6)])
   found = client_scores.top1(_pool(y), held, lambda numbers: best[numbers])
   for client, score in enumerate(found):

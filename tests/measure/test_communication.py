@@ -1,4 +1,4 @@
-"""Compares the bytes sent with tensors' sizes and with the papers' figures."""
+"""Compares message sizes with the sizes of tensors and with the papers' numbers."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,8 @@ def test_what_travels_without_ids_without_rows_and_without_clients():
   assert sizes.saving(sum(sent)) == 0
   selecting = messages('fedss')
   assert selecting.saving(sum(down_and_up(selecting, **{'class': n}))) < 0
-  # 5 rows: down 72 + 60; up 20 + 72 + 20 + 60 + 4. All 29: 72 + 348, and 4 more.
+  # With 5 rows, clients receive 72 + 60 bytes and send 20 + 72 + 20 + 60 + 4. With all 29 rows,
+  # they receive 72 + 348 and send 4 more.
   saving = selecting.saving(sum(down_and_up(selecting, **{'class': 5})))
   assert saving == pytest.approx(1 - (132 + 176) / (420 + 424))
   fixed = messages('fedaws_baseline2')
@@ -63,7 +64,7 @@ def test_what_travels_without_ids_without_rows_and_without_clients():
   ],
 )
 def test_savings_compare_with_all_rows_of_the_task(name, given):
-  """Counts by hand what FullSoftmax sends of the task, whatever the algorithm trains."""
+  """Computes what FullSoftmax sends on the task, whatever the algorithm trains."""
   made = registered.algorithm(name, hash_buckets=50, **given)
   sizes = communication.messages(made)
   rows = {'class': 200 if name == 'fedmlh' else registered.N}
@@ -74,7 +75,7 @@ def test_savings_compare_with_all_rows_of_the_task(name, given):
   encoder = (tiny.FEATURES + 1) * tiny.DIM * (not given)
   full = 2 * 4 * (encoder + registered.N * tiny.DIM) + 4
   assert sizes.saving(sent) == pytest.approx(1 - sent / full)
-  if name == 'fedmlh':  # Four copies and 200 buckets with a bias each.
+  if name == 'fedmlh':  # FedMLH has four copies of the encoder, and 200 buckets with a bias each.
     assert sent == 2 * 4 * (4 * encoder + 200 * (tiny.DIM + 1)) + 4
   elif name == 'fullsoftmax':
     assert sizes.saving(sent) == 0
@@ -87,7 +88,7 @@ def test_feature_rows_travel_with_ids_like_class_rows():
   down, up = down_and_up(sizes, **{'class': 3}, feature=7)
   assert down - without[0] == rows.nbytes
   assert up - without[1] == rows.nbytes + 2 * ids.nbytes
-  # FullSoftmax sends the table, too.
+  # FullSoftmax also sends the whole table.
   everything = registered.SPARSE.weight_specs()
   numbers = sum(s.shape.num_elements() for s in tf.nest.flatten(everything))
   all_sent = 8 * numbers + 4

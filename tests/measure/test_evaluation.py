@@ -1,4 +1,4 @@
-"""Evaluation of a global model on a data set, and the labels of the best scores."""
+"""Evaluation of a global model on a data set, and the labels with the best scores."""
 
 import collections
 import dataclasses
@@ -38,7 +38,7 @@ def some(count, classes):
 
 @pytest.fixture
 def setting():
-  """Returns a model, its weights, and a data set with all three splits."""
+  """Returns a model, its weights, and a data set with training, test and retrieval examples."""
   model = tiny.model(12)
   parts = [some(count, 12) for count in (700, 0, 900)]
   test, retrieval = some(1300, 12), some(60, 4)
@@ -68,7 +68,7 @@ def test_top1_of_test_and_training_examples(setting, monkeypatch):
   measured = evaluation.Evaluator(model, dataset, names)(weights)
   assert list(measured) == list(names)
   assert measured['top1'] == measured['p@1'] < 5 * measured['p@5'] < 5
-  # The three agree where each example has one label.
+  # If each example has one label, the three metrics are equal.
   for name in names[-3:]:
     assert measured[name] == pytest.approx(5 * measured['p@5'])
   alone = evaluation.Evaluator(model, dataset, ('top5',))(weights)
@@ -133,7 +133,7 @@ def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(setting
   assert list(measured.values()) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize('scores', [12 * 500, 2**25])  # In blocks, or all at once.
+@pytest.mark.parametrize('scores', [12 * 500, 2**25])  # In blocks, and all at once.
 def test_the_test_loss_is_scikit_learns_log_loss(setting, monkeypatch, scores):
   _, _, dataset, _ = setting
   model = tiny.model(12, head=heads.LinearHead())
@@ -175,7 +175,7 @@ VOCABULARY, CLASSES = 40, 12
 
 
 def bag_encoder(traces):
-  """Returns g(x) = sum of value * row over an example's features."""
+  """Returns the encoder g(x) = sum of value * row over an example's features."""
 
   def init(seed):
     shape = [VOCABULARY, tiny.DIM]
@@ -203,7 +203,7 @@ def bags(count):
 
 @pytest.fixture
 def sparse_setting():
-  """Returns a sparse examples' model, weights, data, label sets and traces."""
+  """Returns a model of sparse examples, its weights, data, label sets and a list of traces."""
   traces = []
   model = classifier.EmbeddingClassifier(bag_encoder(traces), heads.CosineHead(4.0), CLASSES)
   parts = [
@@ -249,14 +249,14 @@ def test_sparse_examples_with_label_sets(sparse_setting):
     found = evaluate.predict(weights, train.pool, train.numbers(name))
     best = naive_order(weights, train.examples(name).x)[:, 0]
     np.testing.assert_array_equal(found, best)
-  # They are of one label.
+  # These metrics need exactly one label per example.
   for name in ('top1', 'macro_f1', 'mcc', 'test_loss'):
     with pytest.raises(ValueError, match=f'{name} .*p@1'):
       evaluation.Evaluator(model, dataset, (name,))(weights)
 
 
 def best_of_each(scores, k):
-  """The definition: float [n, b] sorted whole, ties by label."""
+  """Sorts all scores, float [n, b]. For ties, the lower label comes first."""
   found = np.full([scores.shape[1], k], -1)
   for example, column in enumerate(scores.T):
     order = np.argsort(-column, kind='stable')
@@ -269,14 +269,15 @@ def best_of_each(scores, k):
 @pytest.mark.parametrize('k', [1, 5])
 def test_the_best_are_those_of_a_sort_and_ties_go_to_the_lower_label(n, k):
   random = np.random.default_rng(n)
-  # Few values, so that most scores tie, within groups and between them.
+  # Use few different values, so that most scores tie, within groups and between groups.
   scores = random.integers(0, 4, [n, 9]).astype(np.float32)
   scores[:, 0] = 1.0
-  scores[:, 5:] *= random.random([n, 4]) < 0.01  # Maxima differ, and tie.
+  # The maxima of groups differ, and some of them tie.
+  scores[:, 5:] *= random.random([n, 4]) < 0.01
   # A label without a finite score is never returned.
   scores[:, 1] = np.nan
   scores[3:, 2] = -np.inf
-  scores[130:, 3] = np.nan  # Of the group of 128 and 129, too.
+  scores[130:, 3] = np.nan  # This includes the group of labels 128 and 129.
   found = evaluation.top_labels(tf.constant(scores), k)
   assert found.dtype == np.int32
   np.testing.assert_array_equal(found, best_of_each(scores, k))
@@ -297,7 +298,7 @@ def test_a_search_finds_the_labels_of_the_largest_scores(score, monkeypatch):
   join = np.median if score == 'median' else np.mean
   wanted = best_of_each(join(of_tables, axis=0), 5)  # Some labels share all their buckets.
   search = evaluation.LabelSearch(head, 300)
-  for most in (300 * 10 + 7, 7):  # Blocks of ten examples, and of one.
+  for most in (300 * 10 + 7, 7):  # Blocks of ten examples, and blocks of one example.
     monkeypatch.setattr(evaluation, '_SCORES', most)
     np.testing.assert_array_equal(search(embeddings, table, 5), wanted)
   assert search(embeddings[:0], table, 5).shape == (0, 5)

@@ -1,4 +1,4 @@
-"""FedMLH's lemmas and its theorem on the divergence of clients."""
+"""FedMLH's lemmas, and its theorem about the divergence of clients."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,14 @@ CONFIGURATIONS = [
 @pytest.mark.parametrize(('labels', 'tables', 'buckets', 'least'), CONFIGURATIONS)
 def test_lemma_2_holds_in_the_papers_configurations(labels, tables, buckets, least):
   found = hashed_labels.least_buckets(labels, tables, 0.05)
-  assert abs(found - least) <= 1  # The paper's numbers are rounded.
+  assert abs(found - least) <= 1  # The paper rounds its numbers.
   assert buckets >= found
   assert hashed_labels.total_collisions(labels, tables, buckets) == 0
   assert hashed_labels.total_collisions(1000, 2, 10) >= 900
 
 
 def test_lemma_1_over_many_tables():
-  """The mean of a label's bucket over 400 hash functions."""
+  """Computes the mean number of positives in a label's bucket over 400 hash functions."""
   counts = np.random.default_rng(0).integers(1, 200, 300)
   expected = hashed_labels.expected_positives(counts, 20)
   tables = 400
@@ -35,7 +35,7 @@ def test_lemma_1_over_many_tables():
     found += of_bucket[hashing.buckets(np.arange(300), seed, 20)]
   np.testing.assert_allclose(found / tables, expected, rtol=0.05)
   assert (expected > counts).all()
-  # As printed it is a bound: n_j + (N - n_j) / B - N / B^2.
+  # The formula in the paper is a bound: n_j + (N - n_j) / B - N / B^2.
   bound = hashed_labels.least_positives(counts, 20)
   wanted = [n + (counts.sum() - n) / 20 - counts.sum() / 400 for n in counts]
   np.testing.assert_allclose(bound, wanted)
@@ -47,7 +47,7 @@ def test_lemma_1_over_many_tables():
 
 
 def test_examples_that_count_once_are_fewer_than_lemma_1_says():
-  """Examples of several labels: the mean over 2,000 hash functions."""
+  """Examples have several labels. The mean is over 2,000 hash functions."""
   y = scipy.sparse.csr_matrix(np.random.default_rng(4).random([50, 20]) < 0.4)
   counts, ids, tables = np.asarray(y.sum(axis=0))[0], np.arange(20), 2000
   found = np.zeros(20)
@@ -57,7 +57,7 @@ def test_examples_that_count_once_are_fewer_than_lemma_1_says():
   expected = hashed_labels.expected_examples(y, 6)
   np.testing.assert_allclose(found, expected, rtol=0.02)
   assert (expected < hashed_labels.least_positives(counts, 6)).all()
-  alone = scipy.sparse.csr_matrix(np.eye(20, dtype=bool))  # One label each.
+  alone = scipy.sparse.csr_matrix(np.eye(20, dtype=bool))  # Each example has one label.
   np.testing.assert_allclose(
     hashed_labels.expected_examples(alone, 6), hashed_labels.expected_positives(np.ones(20), 6)
   )

@@ -1,4 +1,4 @@
-"""Posteriors against brute force over all sets of ten classes."""
+"""Posteriors, compared with brute force over all sets of ten classes."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ SETS = [*itertools.combinations(range(N), len(OWN))]
 
 
 def requests_of(made, rounds=ROUNDS, seed=5):
-  """Returns bool [r, N], what a client with the classes `OWN` requests."""
+  """Returns the requests of a client with the classes `OWN`, bool [r, N]."""
   found = np.zeros([len(rounds), N], bool)
   for i, number in enumerate(rounds):
     of_round = randomness.round_seed(tf.constant([seed, 0]), number)
@@ -35,7 +35,7 @@ def bits(requests):
 
 
 def likelihood(schedule, own, seen) -> float:
-  """Returns the probability of the requests `seen`, by all draws of negatives."""
+  """Returns the probability of the requests `seen`, over all possible samples of negatives."""
   others = np.array([c for c in range(N) if c not in own])
   mine = sum(1 << c for c in own)
   draws = list(itertools.combinations(others, M))
@@ -48,7 +48,7 @@ def likelihood(schedule, own, seen) -> float:
     return math.prod(each)
   if schedule == 'sticky':
     return np.mean([all(matches(d, s) for s in seen) for d in draws])
-  # All orders of the others; the window moves by one class a round.
+  # Try all orders of the other classes. The window moves by one class per round.
   orders = np.array([*itertools.permutations(others)])
   masks = 1 << orders
   fits = np.ones(len(orders), bool)
@@ -77,18 +77,18 @@ def test_the_posterior_of_sampled_negatives_is_bayes_rule(schedule):
 
 
 def test_the_posterior_of_randomized_requests_is_bayes_rule():
-  """Over all sets of own classes, and all permanent bits."""
+  """Tries all sets of own classes, and all permanent bits."""
   made = randomized.Randomized(N, 2, M, epsilon=2.0, renewed=0.3)
   p, prior, rounds = made.response, 0.2, range(4)
   requests = requests_of(made, rounds)
   found = leakage.of_randomized(requests, p.log_likelihoods, prior)
-  every = np.array([*itertools.product([0, 1], repeat=N)])  # [2^N, N].
+  every = np.array([*itertools.product([0, 1], repeat=N)])  # All sets of own classes, [2^N, N].
 
   def of(one, probability):
     return np.where(one, probability, 1 - probability)
 
   of_own = of(every, prior).prod(axis=1)
-  # [sets, permanent bits].
+  # The shape is [sets, permanent bits].
   permanent = np.ones([len(every)] * 2)
   for c in range(N):
     chance = np.where(every[:, c], p.own, p.other)
@@ -110,7 +110,8 @@ def test_epsilon_bounds_what_any_requests_tell():
   assert several == sorted(several)
   assert several[-1] == pytest.approx(p.limit, abs=1e-6)
   assert p.limit == pytest.approx(2.0)
-  # As many others as asked for, whatever is renewed; and all renewed tells nothing.
+  # The requests contain as many other classes as asked for. If all bits are renewed, requests
+  # reveal nothing.
   assert p.in_request(p.other) == pytest.approx(M / N)
   assert randomized.response(2.0, M, N, 1.0).epsilon() == pytest.approx(0)
 
@@ -127,7 +128,7 @@ def test_buckets_of_several_tables_narrow_the_candidates():
   seen = np.zeros(7, bool)
   seen[[0, 1, 4]] = True
   np.testing.assert_array_equal(leakage.of_buckets(rows_of, seen) > 0, [1, 0, 1, 0, 0])
-  # Each of the two is the only candidate for one of the buckets 0 and 1.
+  # Each of these two labels is the only candidate for one of the buckets 0 and 1.
   np.testing.assert_array_equal(leakage.of_buckets(rows_of, seen), [1, 0, 1, 0, 0])
   every = leakage.of_buckets(rows_of, np.ones(7, bool))
   assert every[3] == every[4] == 1
@@ -143,7 +144,7 @@ def test_own_rows_move_against_the_others():
   own = np.arange(30) < 3
   assert leakage.auc(leakage.by_direction(moved), own) == 1
   assert leakage.auc(leakage.by_size(moved), own) == 1
-  # Also where own rows are most.
+  # The same holds if most rows are the client's own rows.
   moved[:20] = -4 * common + 0.1 * random.normal(size=[20, 8])
   own = np.arange(30) < 20
   assert leakage.auc(leakage.by_direction(moved), own) == 1

@@ -1,4 +1,4 @@
-"""The nearest points, against a sort of all distances in float64."""
+"""The nearest points, compared with a sort of all distances in float64."""
 
 import numpy as np
 import pytest
@@ -13,11 +13,11 @@ def naive(queries, points, k):
 
 @pytest.mark.parametrize('spread', [1.0, 1e-4])
 def test_exact_neighbours_are_those_of_a_sort(spread):
-  """Also of a network that has collapsed, whose embeddings all lie together."""
+  """This includes a network that has collapsed, so that all its embeddings are nearly equal."""
   random = np.random.default_rng(0)
   centre = random.normal(size=6)
   points = neighbors.unit(centre + spread * random.normal(size=[400, 6]))
-  points[7] = points[300]  # A tie.
+  points[7] = points[300]  # These two points tie.
   queries = np.concatenate([points[295:305], points[:3]])
   index = neighbors.build('exact', points)
   found = index.find(queries, 20)

@@ -1,4 +1,4 @@
-"""Epsilon beside closed forms and published values."""
+"""Epsilon compared with closed forms and published values."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ ALL = privacy_loss.Sampling(privacy_loss.POISSON, 1.0)
 
 
 def gaussian_epsilon(noise, delta):
-  """Balle and Wang, "Improving the Gaussian Mechanism", ICML 2018, Theorem 8."""
+  """Computes Theorem 8 of Balle and Wang, "Improving the Gaussian Mechanism", ICML 2018."""
 
   def excess(epsilon):
     a, b = 0.5 / noise, epsilon * noise
@@ -24,7 +24,7 @@ def gaussian_epsilon(noise, delta):
 
 
 def exact_epsilon(p, q, delta):
-  """Returns epsilon of two distributions over the same outcomes, by definition."""
+  """Returns epsilon of two distributions over the same outcomes, by the definition."""
 
   def excess(epsilon):
     factor = math.exp(epsilon)
@@ -48,22 +48,22 @@ def test_one_in_anothers_place_is_twice_as_far():
 
 
 def test_sampling_has_the_published_value():
-  """TensorFlow Privacy's tutorial on MNIST: epsilon 1.18 by Renyi divergences.
+  """The MNIST tutorial of TensorFlow Privacy has epsilon 1.18 by Renyi divergences.
 
-  60,000 examples, batches of 250, noise 1.3, 15 epochs, delta 1e-5.
+  It uses 60,000 examples, batches of 250, noise 1.3, 15 epochs, and delta 1e-5.
   """
   sampling = privacy_loss.Sampling(privacy_loss.POISSON, 250 / 60_000)
   accountant = privacy_loss.Accountant(1.3, sampling, 1e-5)
   orders, divergences = accountant._divergences
-  # Mironov's conversion, which the tutorial's accountant used.
+  # Mironov's conversion, which the tutorial's accountant uses.
   of_orders = 3600 * divergences[1:] + math.log(1e5) / (orders[1:] - 1)
   assert of_orders.min() == pytest.approx(1.18, abs=0.005)
-  # Loss distributions are tighter.
+  # Loss distributions give smaller values.
   assert 0.8 < accountant.epsilon(3600) < accountant._renyi(3600) < 1.18
 
 
 def test_a_fixed_sample_is_accounted_as_one():
-  """Its bound is above that of Poisson's sampling of twice the noise."""
+  """The bound is above that of Poisson sampling with twice the noise."""
   fixed = privacy_loss.Sampling(privacy_loss.FIXED, 0.01)
   poisson = privacy_loss.Sampling(privacy_loss.POISSON, 0.01)
   found = privacy_loss.Accountant(4.0, fixed, 1e-5).epsilon(100)
@@ -73,7 +73,7 @@ def test_a_fixed_sample_is_accounted_as_one():
 
 @pytest.mark.parametrize('z', [1.0, 4.0])
 def test_two_of_four_clients_by_definition(z):
-  """All six cohorts of a number, one client's in another's place, whoever is there."""
+  """Compares with all six cohorts, in which another client may replace one client."""
   grid = np.linspace(-12 * z - 4, 12 * z + 4, 8001)
   worst = 0.0
   for others in itertools.combinations_with_replacement((-1, 0, 1), 3):

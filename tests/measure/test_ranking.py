@@ -1,4 +1,4 @@
-"""Metrics against naive loops, hand-worked examples and scikit-learn."""
+"""Metrics compared with simple loops, examples computed by hand, and scikit-learn."""
 
 import fractions
 import itertools
@@ -15,7 +15,7 @@ from tff_xc.measure import ranking
 
 
 def naive_order(points, query):
-  """Sorts other integer points by exact squared distance, then by index."""
+  """Sorts the other integer points by exact squared distance, and then by index."""
 
   def key(other):
     return (sum((a - b) ** 2 for a, b in zip(points[query], points[other], strict=True)), other)
@@ -58,21 +58,21 @@ def exact_points(embeddings):
 
 @pytest.mark.parametrize('block', [1, 150, 2**22])
 def test_maps_equal_the_naive_loop_with_ties_and_on_random_data(block):
-  """60 points have few directions, so nearly every neighbour list has ties."""
+  """The 60 points have few different directions, so nearly all neighbour lists have ties."""
   rng = np.random.default_rng(2)
-  # Their normalised form is exact.
+  # Vectors of these numbers can be normalized exactly.
   x = rng.choice([-1, 0, 1], size=(60, 4)).astype(np.float32)
-  x[7] = 0  # A zero embedding stays zero and lies 1 from every unit vector.
+  x[7] = 0  # A zero embedding stays zero, and has the distance 1 from all unit vectors.
   labels = rng.integers(0, 9, 60)
-  labels[3] = 100  # A query with no relevant example.
+  labels[3] = 100  # This query has no relevant example.
   points = exact_points(x)
   orders = [naive_order(points, q) for q in range(60)]
   got = ranking.retrieval_scores(x, labels, block)
   assert got == maps_of(orders, labels)
   assert got['map@10'] != pytest.approx(got['map@r'])
-  # The order follows true distances, not the fixed-point form.
+  # The order follows exact distances, not rounded ones.
   x = rng.normal(size=(80, 16)).astype(np.float32) * 7
-  labels = rng.integers(0, 5, 80)  # About 15 relevant: R above 10.
+  labels = rng.integers(0, 5, 80)  # Each query has about 15 relevant examples, so R is above 10.
   unit = x.astype(np.float64)
   unit /= np.sqrt((unit**2).sum(1, keepdims=True))
   orders = [naive_order(unit.tolist(), q) for q in range(80)]
@@ -80,14 +80,14 @@ def test_maps_equal_the_naive_loop_with_ties_and_on_random_data(block):
 
 
 def test_fewer_than_ten_others_and_what_is_not_finite():
-  labels = np.repeat(np.arange(6), 4)  # Perfect retrieval of small classes.
+  labels = np.repeat(np.arange(6), 4)  # Retrieval of these small classes is perfect.
   scores = ranking.retrieval_scores(np.eye(6)[labels], labels)
   perfect = dict.fromkeys((f'retrieval_recall@{k}' for k in (1, 3, 5)), 1.0)
   assert scores == pytest.approx({'map@10': 3 / 10, 'map@r': 1.0, **perfect})
   x = np.array([[1, 0], [1, 0.1], [0, 1], [np.nan, 1]], np.float32)
   scores = ranking.retrieval_scores(x, np.array([0, 0, 1, 0]))
   assert scores['map@10'] == pytest.approx((0.1 + 0.1 + 0 + 0) / 4)
-  # R is 2 for the three examples of class 0; class 1's query is dropped.
+  # R is 2 for the three examples of class 0. The query of class 1 is left out.
   assert scores['map@r'] == pytest.approx((0.5 + 0.5 + 0) / 3)
   assert scores['retrieval_recall@1'] == pytest.approx(2 / 4)
   alone = ranking.retrieval_scores(np.eye(3), np.arange(3))
@@ -127,13 +127,13 @@ GUESSES = np.where(_RANDOM.random(3000) < 0.6, LABELS, _RANDOM.permutation(LABEL
     (GUESSES, LABELS),
     (LABELS, LABELS),
     (GUESSES % 2, LABELS % 2),
-    # A class that only labels or only predictions have counts, absent ones not.
+    # A class counts if only labels or only predictions have it. Other missing classes do not count.
     (GUESSES % 7 * 1000, LABELS % 5 * 1000),
     ([3, 3, 3], [3, 3, 3]),
     ([3, 3, 3], [4, 4, 4]),
     ([1, 1, 1, 1], [1, 0, 1, 1]),
     ([1, 0, 0, 1], [0, 1, 1, 0]),
-    ([-1, 5, -1], [5, 5, 0]),  # -1 stands for no prediction.
+    ([-1, 5, -1], [5, 5, 0]),  # -1 means that there is no prediction.
     ([7], [7]),
   ],
 )
@@ -147,7 +147,7 @@ def test_they_are_those_of_scikit_learn(predictions, labels):
 
 
 def test_many_examples_and_none():
-  labels = np.arange(200_000) % 2  # Products of counts do not overflow.
+  labels = np.arange(200_000) % 2  # Products of the counts must not overflow.
   found = ranking.single_label_scores(np.roll(labels, 50_001), labels)
   assert found == {'macro_f1': 0.0, 'mcc': -1.0}
   assert ranking.accuracy([1, 2, -1, 3], [1, 2, 0, 0]) == 0.5
@@ -201,7 +201,7 @@ def test_equal_the_naive_loops(a, b):
   ]
   sets[0] = sets[77] = sets[199] = set()
   top = np.stack([random.permutation(classes)[:8] for _ in sets])
-  top[5, 2:] = -1  # A table with two classes that can be ranked.
+  top[5, 2:] = -1  # Here, only two classes can be ranked.
   propensity = sparse.Propensity(random.integers(0, 50, classes), 400, a=a, b=b)
   weights = [1 + (math.log(400) - 1) * (b + 1) ** a / (n + b) ** a for n in propensity.label_counts]
   got = ranking.label_set_scores(top, label_sets(*sets), propensity)
@@ -236,7 +236,7 @@ def test_refuses_what_has_no_value():
 
 
 def test_frequent_and_infrequent_parts_add_up():
-  """Labels 0 and 1 have 1 % of the examples or more; the others less."""
+  """Labels 0 and 1 have at least 1 % of the examples, and other labels fewer."""
   propensity = sparse.Propensity(np.array([40, 10, 9, 1, 0]), 1000)
   assert np.flatnonzero(ranking.frequent(propensity)).tolist() == [0, 1]
   top = np.array([[0, 2, 4], [3, 1, 0], [4, 0, 1]])
@@ -269,12 +269,12 @@ def test_distances_of_classes_are_those_of_a_naive_loop():
   collapsed[7] *= -1
   apart = pytest.approx(2 * 49 / (50 * 49 / 2))
   assert ranking.class_distances(collapsed) == (0.0, apart)
-  # A sample is fixed, and without replacement.
+  # The sample is always the same, and has no repetition.
   some = ranking.class_distances(rows, sample=20)
   assert some == ranking.class_distances(rows, sample=20)
   assert some != ranking.class_distances(rows, sample=20, seed=1)
   assert some[0] > 0
-  # Undefined without two finite rows.
+  # The distances are undefined without two finite rows.
   rows = np.eye(3)
   for ids in ([0], [2, 2], []):
     assert np.isnan(ranking.class_distances(rows, np.array(ids, int))).all()
@@ -292,7 +292,7 @@ def test_nearly_equal_rows_keep_their_digits(spread, clusters):
   rows += spread * random.normal(size=rows.shape)
   expected = naive_distances(rows)
   smallest, mean = ranking.class_distances(rows)
-  # The rows are accurate to 1e-16, which is 1e-7 of the least spread.
+  # Rows are exact to 1e-16, which is 1e-7 of the smallest spread.
   assert smallest == pytest.approx(min(expected), rel=1e-5)
   assert mean == pytest.approx(np.mean(expected), rel=1e-6)
   assert smallest < 10 * spread

@@ -1,4 +1,4 @@
-"""The k best classes and nearest points, against exact rational and integer ones."""
+"""The k best classes and nearest points, compared with exact rational and integer arithmetic."""
 
 import fractions
 import tracemalloc
@@ -10,7 +10,7 @@ from tff_xc.measure import search
 
 
 def naive_top(embeddings, table, k, bias=None):
-  """Sorts all classes by fixed-point scores, in Python integers."""
+  """Sorts all classes by fixed-point scores, computed with Python's integers."""
 
   def scale(norm):
     return 2.0 ** np.frexp(norm)[1] if norm > 0 else 1.0
@@ -38,7 +38,7 @@ def naive_top(embeddings, table, k, bias=None):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-  """Sets blocks of 16 classes, the first of 4, so that bounds are used."""
+  """Sets blocks of 16 classes, and a first block of 4, so that the search uses bounds."""
   monkeypatch.setattr(search, '_FIRST_CLASSES', 4)
   monkeypatch.setattr(search, '_CLASSES_AT_ONCE', 16)
   monkeypatch.setattr(search, '_CROWDED_SHARE', 1 / 4)
@@ -68,7 +68,7 @@ def test_equals_the_naive_sort(small_blocks, block, k, with_bias):
 
 @pytest.mark.parametrize('copies', [2, 30])
 def test_equal_rows_tie_and_the_lowest_wins(small_blocks, copies):
-  """A few copies are scored one by one; many copies crowd every block."""
+  """A few equal rows are scored one by one. Many equal rows fill every block."""
   x, table, _ = some(1, dims=67)
   table = np.concatenate([table[: 150 // copies]] * copies)
   got = search.top_k(x, table, 7)
@@ -78,7 +78,7 @@ def test_equal_rows_tie_and_the_lowest_wins(small_blocks, copies):
 
 
 def test_near_ties_that_float32_gets_wrong(small_blocks):
-  """The rows differ by less than a float32 product can resolve."""
+  """The rows differ by less than float32 products can resolve."""
   x, table, _ = some(2, classes=1, dims=200)
   random = np.random.default_rng(0)
   table = table.astype(np.float64) * (1 + 1e-8 * random.normal(size=(150, 200)))
@@ -109,7 +109,7 @@ def test_what_is_not_finite_is_never_returned(small_blocks):
   assert got.tolist() == expected
   assert not np.isin([3, 60, 61, 80, 7, 70, 71], got).any()
   table = table.astype(np.float64)
-  table[80] = x[0] * 1e200  # Its norm overflows float64.
+  table[80] = x[0] * 1e200  # The norm overflows float64.
   assert search.top_k(x, table, 5, bias).tolist() == expected
 
 
@@ -123,7 +123,7 @@ def test_sizes_that_float32_cannot_multiply(small_blocks, size):
 
 
 def test_biases_that_dwarf_scores_or_are_nearly_equal(small_blocks):
-  """Masked classes, and a bias beyond float32, come last but are returned."""
+  """Masked classes, and a bias too large for float32, come last but are returned."""
   x, table, bias = some(8)
 
   def check(x, bias, k):
@@ -164,7 +164,7 @@ def with_copies(random, count):
 
 
 def cone(random, count):
-  """Points that lie together, as those of a network without training."""
+  """Returns points that lie close together, like the embeddings of an untrained network."""
   return unit(10 + 1e-2 * random.normal(size=[count, 16]))
 
 
@@ -182,7 +182,7 @@ def one_apart(random, count):
 
 
 def naive(points, k):
-  """Orders all others by their integer distances, then by number."""
+  """Sorts all other points by integer distance, and then by index."""
   finite = np.isfinite(points).all(axis=1)
   fixed = np.zeros(points.shape, np.int64)
   fixed[finite] = np.rint(points[finite] * 2.0**25).astype(np.int64)
@@ -213,7 +213,7 @@ def test_both_ways_equal_the_naive_search(monkeypatch, points, crowded_share):
 
 @pytest.mark.parametrize('points', [scattered, with_copies])
 def test_memory_is_bounded_by_the_block(points, monkeypatch):
-  if points is with_copies:  # Whatever way is taken.
+  if points is with_copies:  # Test the same code path for all points.
     monkeypatch.setattr(search, '_CROWDED_SHARE', 0.0)
   x = points(np.random.default_rng(0), 3_000)
   tracemalloc.start()
@@ -221,4 +221,4 @@ def test_memory_is_bounded_by_the_block(points, monkeypatch):
     pass
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
-  assert peak < 6 * x.nbytes + 16 * 2**17  # All distances take 36 MB.
+  assert peak < 6 * x.nbytes + 16 * 2**17  # All distances would take 36 MB.

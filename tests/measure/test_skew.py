@@ -1,4 +1,4 @@
-"""The skew of a split, against loops."""
+"""The skew of a split, compared with loops."""
 
 import numpy as np
 import pytest

@@ -63,7 +63,7 @@ def test_the_first_evaluated_round_counts(monkeypatch):
   assert first('top1:0.65') == 2
   assert first('top1:0.05') == 0
   assert first('top1:0.71') is None
-  assert first('mcc:-1') is None  # It was never measured.
+  assert first('mcc:-1') is None  # The metric was never measured.
   lower = catalog.SCORES['top1']._replace(better='lower')
   monkeypatch.setitem(catalog.SCORES, 'top1', lower)
   assert first('top1:0.6') == 0
@@ -87,7 +87,7 @@ BATCHES = pd.DataFrame(
   [
     ('rounds', {1: 0.1, 2: 0.3, 3: 0.3, 5: 0.6, 6: None}),
     ('batches', {3: 0.1, 49: 0.1, 50: 0.3, 99: 0.3, 100: 0.5, 104: 0.6, 105: None}),
-    # After the rounds all clients were sent 400, 760, 1,120, 1,320, 1,420.
+    # After the rounds, 400, 760, 1,120, 1,320 and 1,420 bytes were sent to all clients.
     ('bytes', {759: 0.1, 760: 0.3, 1319: 0.3, 1320: 0.5, 1420: 0.6, 1421: None}),
   ],
 )
@@ -103,7 +103,7 @@ def test_the_last_evaluated_round_within_the_budget_counts(unit, scores):
     ((), 0, 0),
     ((NAN, NAN), 0, 0),
     ((0.1,), 0, 0),
-    ((0.1, NAN, 0.1), 1, 1),  # The first of equals is the best.
+    ((0.1, NAN, 0.1), 1, 1),  # The first of equal scores is the best.
     ((0.3, 0.2, NAN, 0.1), 2, 0),
     ((0.3, 0.2, 0.4), 0, 1),
   ],

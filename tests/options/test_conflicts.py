@@ -1,4 +1,4 @@
-"""Every row of the table of conflicts refuses two settings that are fine one by one."""
+"""Each row of the table of conflicts refuses two settings that are valid separately."""
 
 import pytest
 
@@ -11,7 +11,7 @@ KNOWN = {**configuration.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
 
 
 def value_of(name, sign, values):
-  """Returns a value that a side of a row names."""
+  """Returns a value that one side of a row names."""
   known = KNOWN[name]
   if sign == '=':
     kind = type(known.default)
@@ -22,7 +22,7 @@ def value_of(name, sign, values):
 
 
 def given_by(side):
-  """Returns (the settings of one side of a row, those that make them apply)."""
+  """Returns (the settings of one side of a row, the settings that make them apply)."""
   own, applies = {}, {}
   for setting in side.split(' & '):
     name, sign, values = conflicts._parts(setting)
@@ -45,7 +45,7 @@ def names_of(task, algorithm):
 
 
 def resolve(given):
-  """Resolves settings with a task and an algorithm that take them."""
+  """Resolves settings with a task and an algorithm that accept them."""
   names = given.keys() - {'algorithm'}
   for algorithm in [given.get('algorithm', 'fedavg'), 'fedss', 'negonly', 'fedaws']:
     for task in ('features', 'sparse-words'):
@@ -54,7 +54,7 @@ def resolve(given):
   raise AssertionError(f'no algorithm takes {sorted(names)}')
 
 
-# A default noise or number of rounds is enough for a conflict.
+# For these settings, the default noise or number of rounds already causes a conflict.
 NEVER_ALONE = (
   'dp_epsilon',
   'dp_clip=inf',

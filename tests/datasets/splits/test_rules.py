@@ -131,7 +131,7 @@ def test_frequent_labels_by_the_code():
     assert len(set(numbers)) == 16
   assert set(MEMBERS[1]) <= set(of_1)
   assert len(set(of_1[4:])) == 12
-  # With every seed, the last two examples belong to no client.
+  # With every seed, the last two examples are not drawn to fill a client.
   some = [frequent(seed, clients=3) for seed in range(30)]
   assert max(each.of_client(2)[4:].max() for each in some) < 48
   np.testing.assert_array_equal(found.numbers, some[1].numbers)
