@@ -57,7 +57,7 @@ def commands(block):
 def examples():
   """Returns the commands of the first sections, those of one data set together."""
   # The way to a comparison has a test of its own.
-  before = OWN[OWN.index('### Forms and splits') : OWN.index('## Splits of')]
+  before = OWN[OWN.index('### Formats and splits') : OWN.index('## Splits of')]
   return [*map(commands, documents.code(before))]
 
 
