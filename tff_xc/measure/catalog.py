@@ -42,47 +42,52 @@ class Metric(NamedTuple):
 # metric for each k in `_OF_LISTS`.
 _SCORES = """
 top1 | top-1 | fraction | higher | test
-    test examples whose class is ranked first
+    share of test examples whose class is ranked first
 top5 | top-5 | fraction | higher | test
-    test examples whose class is among the 5 ranked first; equals hit@5 and recall@5, as
-    each example has one label
+    share of test examples whose class is among the 5 classes ranked first; equals hit@5
+    and recall@5, because each example has one label
 macro_f1 | macro F1 | fraction | higher | test
-    mean F1 of the classes among the test labels or the predictions
+    mean of the F1 scores of all classes that are a test label or a prediction
 mcc | MCC | fraction | higher | test
-    Matthews correlation of predicted and true classes; from -1 to 1, 0: chance
+    Matthews correlation of predicted and true classes, from -1 to 1; 0 is chance
 test_loss | test loss | loss | lower | test + class rows
-    cross-entropy of the softmax over all classes (binary cross-entropy if there are two),
-    mean over test examples
+    mean cross-entropy of test examples, with the softmax over all classes; with two
+    classes, binary cross-entropy
 p@{k} | P@{k} | fraction | higher | test
-    share of labels among the {k} ranked first
+    share of the {k} labels ranked first that the example has; mean over test examples
 pc@{k} | capped P@{k} | fraction | higher | test
-    labels among the {k} ranked first, over {k} or the example's number of labels if that
-    is smaller
+    number of the example's labels among the {k} ranked first, divided by {k}, or by the
+    example's number of labels if this number is smaller; mean over test examples
 pc@{k}_frequent | capped P@{k} frequent | fraction | higher | test + propensity
-    part of capped P@{k} that comes from labels of at least 1 % of the training examples
+    part of capped P@{k} from frequent labels, which at least 1 % of the training examples
+    have
 pc@{k}_infrequent | capped P@{k} infrequent | fraction | higher | test + propensity
-    part of capped P@{k} that comes from labels of less than 1 % of the training examples
+    part of capped P@{k} from infrequent labels, which less than 1 % of the training
+    examples have
 pc_mean | mean capped P | fraction | higher | test
     mean of capped P@1, P@3 and P@5
 pc_mean_validation | validation capped P | fraction | higher | validation
     mean of capped P@1, P@3 and P@5 on validation examples
 ndcg@{list} | nDCG@{list} | fraction | higher | test
-    labels among the {list} ranked first, discounted by rank, over the best possible value
+    sum over the example's labels among the {list} ranked first, discounted by rank,
+    divided by the largest possible sum; mean over test examples
 psp@{k} | PSP@{k} | fraction | higher | test + propensity
-    P@{k} with labels weighted by 1 / propensity, over the best possible value
+    P@{k} in which each label counts 1 / propensity, divided by its largest possible value
 hit@{list} | hit@{list} | fraction | higher | test
-    test examples with a label among the {list} ranked first
+    share of test examples that have at least one of the {list} labels ranked first
 recall@{list} | recall@{list} | fraction | higher | test
-    share of an example's labels that are among the {list} ranked first
+    share of the example's labels that are among the {list} ranked first; mean over test
+    examples
 map@10 | MAP@10 | fraction | higher | retrieval
     mean average precision among the 10 nearest examples of unseen classes
 map@r | MAP@R | fraction | higher | retrieval
-    mean average precision among the R nearest examples of unseen classes, where the class
-    of the query has R other examples
+    mean average precision among the R nearest examples of unseen classes; R is the number
+    of other examples in the class of the query
 retrieval_recall@{k} | R@{k} | fraction | higher | retrieval
-    examples of unseen classes with an example of the same class among the {k} nearest
+    share of examples of unseen classes that have an example of the same class among
+    their {k} nearest
 train_top1 | train top-1 | fraction | higher | train
-    training examples whose class is ranked first
+    share of training examples whose class is ranked first
 class_distance_min | least class distance | distance | higher | train + class rows
     smallest distance between two class rows scaled to length 1
 class_distance_mean | mean class distance | distance | higher | train + class rows
@@ -90,70 +95,74 @@ class_distance_mean | mean class distance | distance | higher | train + class ro
 """
 _ROUND = """
 loss | loss | loss | lower
-    training loss, mean over the examples of the round
+    mean training loss of the round's examples
 loss_largest | largest loss | loss | lower
-    largest training loss of a client, mean over its examples, among clients whose
-    update counts (--largest_loss)
+    mean training loss of the client with the largest one, among the clients whose
+    updates count (--largest_loss)
 local_accuracy | local top-1 | fraction | higher
-    training examples whose class is ranked first among the rows that the
-    client received, during local training
+    share of training examples whose class is ranked first among the received class
+    rows, during local training
 bytes_down_per_client | down / client | bytes | lower
-    bytes that a client receives, mean
+    mean number of bytes that a client receives
 bytes_up_per_client | up / client | bytes | lower
-    bytes that a client sends, mean
+    mean number of bytes that a client sends
 class_rows | rows requested | rows | lower
-    class rows that a client requests, mean
+    mean number of class rows that a client requests
 feature_rows | feature rows requested | rows | lower
-    rows of the feature table that a client requests, mean
+    mean number of rows of the feature table that a client requests
 examples | examples | examples | neither
-    examples of the round
+    number of training examples in the round
 clients | clients | clients | neither
-    clients that trained, including dropped ones
+    number of clients that trained, with those whose updates were dropped
 clients_dropped | clients dropped | clients | lower
-    clients whose update was not finite
+    number of clients whose updates were dropped because they were not finite
 clients_skipped | clients skipped | clients | neither
-    clients without examples
+    number of sampled clients that have no examples
 client_dropouts | client drop-outs | clients | neither
-    sampled clients that left before they sent anything
+    number of sampled clients that left before they sent anything
 client_attackers | client attackers | clients | neither
-    participating clients that attack (--attack)
+    number of participating clients that attack (--attack)
 workers | workers | workers | neither
-    workers that trained clients (--runtime=cluster)
+    number of workers that trained clients (--runtime=cluster)
 workers_lost | workers lost | workers | lower
-    workers that ended or did not answer; other workers trained their clients
-    (--runtime=cluster)
+    number of workers that ended or did not answer, so that other workers trained their
+    clients (--runtime=cluster)
 worker_bytes_down | to workers | bytes | lower
-    bytes from the driver to all workers in a round: each worker's messages, and the
-    server's values once for each node, without the programs (--runtime=cluster)
+    bytes that the driver sends to all workers in a round: the messages of each worker,
+    and the server's values once for each node, but not the programs (--runtime=cluster)
 worker_bytes_up | from workers | bytes | lower
-    bytes from all workers to the driver in a round (--runtime=cluster)
+    bytes that all workers send to the driver in a round (--runtime=cluster)
 epsilon | epsilon | epsilon | lower
-    epsilon of the model's differential privacy so far, for the given --dp_delta; only in
-    rounds with an evaluation (--dp)
+    epsilon of the model's differential privacy up to this round, for --dp_delta; measured
+    in rounds with an evaluation (--dp)
 rows_chosen | rows chosen | rows | neither
-    rows of all tables that are chosen for an update and noise (--dp_rows=chosen)
+    number of rows of all tables that are chosen for an update and noise
+    (--dp_rows=chosen)
 clients_rows_clipped | rows clipped | clients | neither
-    clients with a number in their rows that was clipped to --secure_bound (--secure_sums)
+    number of clients whose rows have a number that was clipped to --secure_bound
+    (--secure_sums)
 clients_zeroed | clients zeroed | clients | neither
-    clients whose update counted as no change (--robust_aggregation)
+    number of clients whose update was replaced by zeros (--robust_aggregation)
 zeroing_norm | zeroing norm | norm | neither
-    an update with a larger absolute number counts as no change (--robust_aggregation)
+    largest absolute number that an update may have; other updates are replaced by zeros
+    (--robust_aggregation)
 clients_clipped | clients clipped | clients | neither
-    clients whose update was scaled down (--robust_aggregation)
+    number of clients whose update was scaled down (--robust_aggregation)
 clipping_norm | clipping norm | norm | neither
-    L2 norm to which updates are scaled down (--robust_aggregation)
+    L2 norm to which larger updates are scaled down (--robust_aggregation)
 local_batches | local batches | batches | neither
-    minibatches of the client that took the most in the round
+    largest number of minibatches of a client in the round
 client_parameters_peak | parameters held | parameters | lower
-    most parameters that a client holds
+    largest number of parameters that a client holds
 seconds | s / round | seconds | lower
-    seconds of a round
+    duration of a round in seconds
 """
 # Scores of a run that evaluates single clients (--evaluate_clients).
 _CLIENTS = """
 client_top1_mean | client top-1 | fraction | higher | clients
-    share of a client's held-out examples whose first-ranked class is right (is one of
-    the labels, for sets of labels), mean over the same clients at every evaluation
+    share of a client's held-out examples for which the class ranked first is right (one
+    of the labels, if examples have several); mean over clients, which are the same at
+    every evaluation
 client_top1_median | client top-1 median | fraction | higher | clients
     median of these clients' shares
 client_top1_p10 | client top-1 p10 | fraction | higher | clients
@@ -166,17 +175,17 @@ client_top1_std | client top-1 std | fraction | lower | clients
 # Metrics that the server steps of some algorithms measure.
 _STEPS = """
 support_vectors | support vectors | rows | neither
-    clients whose row of a class is a support vector, mean over classes
+    number of clients whose row of a class is a support vector; mean over classes
 support_vectors_least | least support vectors | rows | neither
     number of support vectors of the class with the fewest
 support_vectors_most | most support vectors | rows | neither
     number of support vectors of the class with the most
 support_vectors_class_1 | support vectors of class 1 | rows | neither
-    support vectors of class 1, as TurboSVM-FL counts them in Table 4
+    number of support vectors of class 1, as in Table 4 of TurboSVM-FL
 machines_stopped | machines stopped | fraction | lower
-    support vector machines that stopped at the maximum number of steps
+    share of support vector machines that stopped at the maximum number of steps
 pair_similarity | pair similarity | fraction | lower
-    similarity of two class rows along the normal between them, mean over pairs
+    similarity of two class rows along the normal of their SVM; mean over pairs
 """
 
 
