@@ -3,7 +3,7 @@
 import os
 import sys
 
-# Packages that only a few commands need, with their extras in pyproject.toml.
+# Packages that only a few commands need, each with the extra in pyproject.toml that installs it.
 EXTRAS = {
   'h5py': 'hdf5',
   'ijson': 'json',
@@ -15,7 +15,10 @@ EXTRAS = {
 
 
 def without(error):
-  """Says how to install a package that is not found; '' for a module of this project."""
+  """Returns a sentence that says how to install the missing package of an import error.
+
+  Returns '' if the missing module belongs to this project.
+  """
   package = (error.name or '').partition('.')[0]
   if package in ('', 'launch', 'tasks', 'datasets', 'tff_xc'):
     return ''
@@ -32,12 +35,13 @@ def without(error):
 
 
 def _failed(kind, error, trace):
-  """Ends in one line if Ctrl-C or a missing package stops the imports before `app.run`."""
+  """Prints one line and exits if Ctrl-C or a missing package stops a command's imports."""
   if kind is KeyboardInterrupt:
     told, status = 'interrupted', 130
   elif kind is ModuleNotFoundError and without(error):
     told, status = 'error: ' + without(error), 2
-  elif kind is ImportError and error.name == 'tff_xc':  # `tff_xc` explains the error itself.
+  # `tff_xc` raises this error with an explanation.
+  elif kind is ImportError and error.name == 'tff_xc':
     told, status = f'error: {error}', 2
   else:
     return sys.__excepthook__(kind, error, trace)
@@ -45,7 +49,7 @@ def _failed(kind, error, trace):
   os._exit(status)
 
 
-# `python -m launch.COMMAND` runs this before it imports the command itself. These lines must
-# work with any version of Python that a user may have.
+# `python -m launch.COMMAND` imports this file before the command. The file must therefore run on
+# any version of Python that a user may have.
 if sys.argv[0] == '-m':
   sys.excepthook = _failed

@@ -1,8 +1,8 @@
 """Rules that recommend an algorithm to start with, and the measurements behind them.
 
-`launch.plan` uses `RULES`, `docs/choosing.md` shows them as a table, and
-`tests/launch/test_advice.py` compares every rule with `docs/results`. The evidence for a rule
-is all settings of `MEASURED` to which the rule applies.
+`launch.plan` applies `RULES`, and `docs/choosing.md` shows them as a table. The evidence for a
+rule is every setting in `MEASURED` for which this rule is the first that applies.
+`tests/launch/test_advice.py` compares every rule with its evidence in `docs/results`.
 """
 
 import csv
@@ -17,10 +17,9 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'results'
-# The least and the most rounds per client that a run should have, as the long runs in
-# `docs/results` do.
+# On average, a client should participate in this many rounds of a run: at least and at most.
 VISITS = 5, 10
-# A setting is similar to a run if no size differs by more than this factor.
+# A measured setting is similar to a planned run if no size differs by more than this factor.
 NEAR = 4.0
 
 
@@ -37,30 +36,34 @@ class Facts(NamedTuple):
   is_items: bool = False
 
   def distance(self, other: 'Facts') -> float:
-    """Returns the largest factor by which a size differs, at least 1."""
+    """Returns the largest factor between two sizes of the runs, at least 1.
+
+    The sizes are the numbers of classes, of clients, and of classes per client.
+    """
     return max(max(a / b, b / a) for a, b in zip(self[:3], other[:3], strict=True))
 
 
 class Measured(NamedTuple):
-  """A setting in which algorithms were compared, and the place of the scores."""
+  """A setting in which we compared algorithms, and the file that has their scores."""
 
   name: str
   facts: Facts
   page: str  # A page in docs.
   file: str  # A file in `RESULTS`.
   column: str = 'top1'
-  # Bytes that a client may receive in a round; algorithms that need more are left out.
+  # The largest number of bytes that a client may receive in a round. Algorithms that send more are
+  # ignored.
   most_bytes: float = math.inf
 
   def scores(self) -> dict[str, tuple[float, float]]:
-    """Returns the mean score and its standard deviation by federated algorithm, in percent.
+    """Returns the mean score in percent and its standard deviation, by federated algorithm.
 
-    If an algorithm has several rows, the best row is used. If the file is missing, as
-    outside of a checkout, the result is empty.
+    If an algorithm has several rows in the file, the row with the highest score counts. The
+    result is empty if the file is missing, as in an installed package.
     """
     found: dict[str, tuple[float, float]] = {}
     for row in _rows(self.file):
-      if 'setting' in row:  # `measured/methods.csv` has six settings.
+      if 'setting' in row:  # `measured/methods.csv` has rows of six settings.
         name, down = row['method'], 1e6 * float(row['MB to a client'] or 0)
         mean, std, scale = row['top1 %, rounds'], row['std, rounds'], 1
         if row['setting'] != self.name.partition(' ')[0]:
@@ -75,7 +78,7 @@ class Measured(NamedTuple):
     return found
 
   def sentence(self, name: str) -> str:
-    """Describes the setting, an algorithm's score in it, and the highest score."""
+    """Returns a sentence with the setting, the score of the algorithm, and the highest score."""
     scores, of = self.scores(), self.facts
     best, (mean, std) = max(scores, key=scores.get), scores[name]
     rank = f'; {best} scores {scores[best][0]:.1f} %, the highest'
@@ -102,13 +105,13 @@ def _rows(file: str) -> list[dict[str, str]]:
 
 
 class Rule(NamedTuple):
-  """A condition, and the algorithms to start with under it, the best one first."""
+  """A condition, and the algorithms that we recommend if it is true, the best one first."""
 
-  when: str  # The condition as a clause about the data and the run.
+  when: str  # The condition in words.
   applies: Callable[[Facts], bool]
   use: tuple[str, ...]
-  why: str  # The reason as a sentence.
-  avoid: str = ''  # Algorithms to avoid, which docs/choosing.md shows.
+  why: str  # The reason for the recommendation, as a sentence.
+  avoid: str = ''  # Algorithms to avoid. Only docs/choosing.md shows them.
 
 
 # The first rule that applies is used.
@@ -295,10 +298,11 @@ def rule_for(facts: Facts) -> Rule:
 
 
 def evidence(facts: Facts, name: str = '') -> Measured | None:
-  """Returns the most similar setting with the same kind of labels; None: there is none.
+  """Returns the measured setting that is most similar to the facts of a run.
 
-  If `name` is given, only settings with a score of this algorithm are considered. Settings
-  to which the same rule applies, and whose sizes are within `NEAR`, are preferred.
+  Only settings with the same kind of labels are considered, and if `name` is given, only
+  settings with a score of this algorithm. Settings with the same rule and with sizes within a
+  factor of `NEAR` have priority. Returns None if there is no such setting.
   """
   kinds = facts.label_sets, facts.is_items
   known = [m for m in MEASURED if (m.facts.label_sets, m.facts.is_items) == kinds]
@@ -310,11 +314,12 @@ def evidence(facts: Facts, name: str = '') -> Measured | None:
 
 
 def table() -> list[list[str]]:
-  """Returns the rules as a Markdown table for docs/choosing.md, whose cells have links."""
+  """Returns the cells of the table of rules in docs/choosing.md, with Markdown links."""
   heading = ['your case', 'start with', 'because', 'avoid', 'measured on']
   lines = [heading, ['---'] * len(heading)]
   for rule in RULES:
-    pages: dict[str, str] = {}  # A page is linked once, under the name of its first data set.
+    # The table links each page once, under the name of the first data set that refers to it.
+    pages: dict[str, str] = {}
     for measured in MEASURED:
       if rule_for(measured.facts) is rule:
         pages.setdefault(measured.page, measured.name.partition(' ')[0].rstrip(','))

@@ -14,10 +14,10 @@ from absl import flags
 import launch
 from tff_xc import errors, interrupts, lean_tensorflow, wording
 
-# These flags list all flags.
+# A command lists all its flags if one of these arguments is given.
 HELP_ALL = ('--help=all', '--helpfull')
 _HELP = ('-h', '--help', *HELP_ALL)
-# Errors of a path that the user named, which may occur wherever the path is first used.
+# The numbers of errors that a path of the user may cause, wherever the program first uses it.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -26,23 +26,26 @@ def run(
   usage: str,
   narrow: Callable[[Sequence[str]], str | None] | None = None,
 ) -> None:
-  """Parses `sys.argv`, calls `main` with the remaining arguments, and exits.
+  """Parses `sys.argv`, calls `main` with the arguments that are not flags, and exits.
 
-  `narrow` receives the arguments that were given with --help. It deletes flags that need not
-  be listed, and may return a different `usage`.
+  With --help, `narrow` is called instead of `main`. It deletes the flags that --help leaves
+  out. It may return a text that replaces `usage`.
 
-  Exit status: 0 done, 2 bad input (one sentence on stderr), 130 interrupted, 143
-  ended by SIGTERM, 129 by SIGHUP, 141 if the reader of the output ended (`| head`).
+  Exit status:
+    0: done
+    2: bad input, which one sentence on stderr explains
+    129, 130, 143: ended by SIGHUP, Ctrl-C or SIGTERM
+    141: the program that reads the output has ended, such as `| head`
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-  if not os.path.isabs(os.path.expanduser('~')):  # The user has no home or no name.
+  if not os.path.isabs(os.path.expanduser('~')):  # The user has no home directory.
     os.environ['HOME'] = os.devnull  # No library can write files there.
   # Names in users' data may have characters that a terminal cannot show.
   sys.stdout.reconfigure(errors='replace')
   ending = _Ending()
   lean_tensorflow.install()
   interrupts.install()
-  # `bazel run` starts in another directory, but paths are relative to the user's directory.
+  # `bazel run` changes to another directory, but paths are relative to the directory of the user.
   os.chdir(os.environ.get('BUILD_WORKING_DIRECTORY', '.'))
   try:
     with interrupts.raising():
@@ -70,7 +73,7 @@ def run(
 
 
 def _sentence(error: Exception) -> str:
-  """Returns a sentence for an error that the user can mend; '' for a fault of the program."""
+  """Returns a sentence for an error that the user can fix; '' for a bug in the program."""
   tf = sys.modules.get('tensorflow')
   if isinstance(error, errors.InputError):
     return str(error)
@@ -93,11 +96,16 @@ def _sentence(error: Exception) -> str:
 
 
 class _Ending:
-  """Ends the process with its status, even if Ray hangs or C code called Python."""
+  """Ends the process with an exit status.
+
+  After a signal, or if Ray left processes behind, the process ends without cleaning up: the
+  cleanup could hang or crash.
+  """
 
   def __init__(self):
-    self.status = 1  # The status after a fault of the program.
-    atexit.register(self._leave)  # The function that is registered first is called last.
+    self.status = 1  # The exit status after a bug.
+    # atexit calls the functions in reverse order, so this one is last.
+    atexit.register(self._leave)
 
   def exit(self, status: int, sentence: str = '') -> None:
     self.status = status
@@ -115,7 +123,7 @@ class _Ending:
 
 
 def _parse(given: Sequence[str]) -> Sequence[str]:
-  """Parses the flags, expands `~/` and returns the other arguments."""
+  """Parses the flags, expands `~/` in all values, and returns the arguments that are not flags."""
   try:
     arguments = flags.FLAGS(given)[1:]
   except flags.UnrecognizedFlagError as e:
@@ -139,7 +147,7 @@ def _expanded(value: Any) -> Any:
 
 
 def define_float(name: str, default: float | None, text: str, least: float, most: float) -> None:
-  """Defines a flag that takes numbers from `least` to `most`, but not nan."""
+  """Defines a flag that accepts numbers from `least` to `most`, but not nan."""
   flags.DEFINE_float(name, default, text, lower_bound=least, upper_bound=most)
   flags.register_validator(
     name, lambda value: value is None or math.isfinite(value), 'expected a finite number'
@@ -147,7 +155,7 @@ def define_float(name: str, default: float | None, text: str, least: float, most
 
 
 def _flags_help() -> str:
-  """Describes the command's own flags, and then the groups of `launch.settings`."""
+  """Returns the help of the command's own flags, and then of the groups of `launch.settings`."""
   own, groups = ['flags:'], []
   for module, of_module in flags.FLAGS.flags_by_module_dict().items():
     text = flags.FLAGS.module_help(module).strip('\n')

@@ -1,25 +1,27 @@
-"""Measures what a curious server can infer about clients' classes from their messages.
+"""Measures what a curious server can infer about a client's classes from its messages.
 
   python -m launch.audit --run_dir=runs/a,runs/b --output=audits/omniglot
   python -m launch.audit --task=glyphs --algorithm=fedss --negatives=20
 
-Audits trained runs of one task, or initial weights of a task and an algorithm, which are
-given as for launch.train. Prints tables and writes requests.csv, audit.csv, updates.csv
-and audit.png.
+The first command audits trained runs of one task. The second command audits an algorithm with
+initial weights, and takes the flags of launch.train. Both commands print tables and write
+requests.csv, audit.csv, updates.csv and audit.png.
 
-Requests: the server knows the algorithm and its settings, but not the clients' randomness.
-(The server of a simulation knows it too, see --request_randomness.) After each request, the
-server computes the posterior probability that a class belongs to the client by Bayes' rule.
-This is done for every --negatives_schedule, even if there is no run with it. AUC is the area
-under the ROC curve of this posterior over all classes. A class is known if its posterior is
-above 1/2. With N clients and K per round, a client participates every N / K rounds.
+Requests: the audit assumes that the server knows the algorithm and its settings, but not the
+clients' random numbers. (In a simulation, the server knows these numbers; see
+--request_randomness.) After each request of a client, the server computes by Bayes' rule the
+posterior probability that a class belongs to the client. The audit covers every
+--negatives_schedule, even if no run uses it. AUC is the area under the ROC curve of this
+posterior over all classes. The server "knows" a class if its posterior is above 1/2. With N
+clients and K per round, a client sends a request every N / K rounds.
 
-Updates: the AUC with which the change of a class row separates the client's classes from the
-other rows that the client sends. One AUC uses the size of the change, another its direction
-relative to the other rows. Both are also measured on sums over the audited clients. Updates are
-taken as clients train them, before --dp, --compression, --message_precision,
---secure_sums, bounds or an --attack change them.
-Membership: the AUC with which the loss separates training from test examples.
+Updates: a client's update changes the class rows of the client's own classes and other class
+rows. One AUC measures how well the size of a row's change separates the own classes from the
+other classes. Another AUC uses the direction of the change relative to the other rows. The
+audit also measures both AUCs on the sum of all audited updates. The audit uses updates before
+--dp, --compression, --message_precision, --secure_sums, clipping or an --attack changes them.
+
+Membership: an AUC measures how well the loss separates training examples from test examples.
 """
 
 from __future__ import annotations
@@ -48,32 +50,38 @@ if TYPE_CHECKING:
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
-# Settings of schedules, which may be given even if the run has a different schedule.
+# Settings of schedules. A user may give them even if the run has a different schedule.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
-# The largest numbers of clients whose updates are used, and of examples whose losses are used.
+# The audit uses the updates of at most _UPDATES clients, and the losses of at most _LOSSES training
+# examples and as many test examples.
 _UPDATES, _LOSSES = 20, 2000
 
 
 def _define_flags() -> None:
-  flags.DEFINE_list('run_dir', [], 'run directories, separated by commas')
+  flags.DEFINE_list('run_dir', [], 'run directories to audit, separated by commas')
   flags.DEFINE_string(
-    'output', None, "directory of the results; default: the first run's, or audits"
+    'output',
+    None,
+    'directory for the results. Default: the folder audit in the first --run_dir, or without'
+    ' --run_dir the folder audits',
   )
   flags.DEFINE_integer(
     'audit_clients', 50, 'number of clients to audit, drawn with the seed', 1, 10_000
   )
   flags.DEFINE_integer(
-    'audit_requests', 20, 'number of requests of each client that the server sees', 1, 1000
+    'audit_requests', 20, 'number of requests that each client sends to the server', 1, 1000
   )
   flags.DEFINE_integer(
-    'audit_seeds', 1, 'number of seeds to audit, beginning with the seed of the run', 1, 100
+    'audit_seeds', 1, 'number of seeds to audit, starting with the seed of the run', 1, 100
   )
-  flags.DEFINE_float('update_clip', None, 'also clip updates to this L2 norm', 1e-30, 1e30)
+  flags.DEFINE_float(
+    'update_clip', None, 'also audit updates that are clipped to this L2 norm', 1e-30, 1e30
+  )
   flags.DEFINE_float(
     'update_noise',
     None,
-    'also add Gaussian noise to each number of a clipped update, as a client could do by itself.'
-    ' The standard deviation is this value times --update_clip',
+    'also audit clipped updates to which each client adds Gaussian noise. The standard deviation'
+    ' of the noise is this value times --update_clip',
     0,
     1e6,
   )
@@ -118,7 +126,7 @@ def main(arguments) -> None:
 def _config() -> dict[str, Any]:
   """Returns the configuration that the flags give.
 
-  All schedules are audited, so the flags of all schedules are accepted.
+  The audit covers all schedules, so it accepts the flags of every schedule.
   """
   task, algorithm, changes = settings_lib.given()
   rest = {n: v for n, v in changes.items() if n not in _OF_SCHEDULES}
@@ -130,7 +138,7 @@ def _config() -> dict[str, Any]:
 
 
 class Settings(NamedTuple):
-  """Settings of an audit, which are flags of `launch.audit`."""
+  """The settings of an audit. Each of them is a flag of `launch.audit`."""
 
   clients: int = 50
   requests: int = 20
@@ -149,7 +157,7 @@ class Subject(NamedTuple):
   weights: classifier.ModelWeights
   config: Mapping[str, Any]  # Settings, options and hyper-parameters by name.
   seed: int
-  rounds: int = 0  # The number of rounds that gave `weights`.
+  rounds: int = 0  # The number of rounds that trained `weights`.
   score: float = float('nan')  # The final value of `metric` in the run.
   metric: str = ''
 
@@ -173,19 +181,23 @@ class Subject(NamedTuple):
 
   @property
   def rows_of_labels(self) -> np.ndarray:
-    """The class rows of each label, int [n, rows per label]."""
+    """The ids of the class rows of each label, int [n, rows per label]."""
     model = self.algorithm.model
     rows = np.asarray(model.head.rows_of(tf.range(model.num_classes)))
     return rows.reshape([model.num_classes, -1])
 
   def clients(self, most: int) -> list[int]:
-    """Draws at most `most` clients to audit, among those with examples."""
+    """Draws at most `most` clients that have examples; returns their sorted numbers."""
     some = np.flatnonzero(self.dataset.train.partition.sizes)
     random = np.random.default_rng(self.seed)
     return sorted(random.choice(some, min(most, len(some)), replace=False))
 
   def own_classes(self, numbers: np.ndarray) -> np.ndarray:
-    """Returns the distinct classes of examples: their labels, and with tied rows their features."""
+    """Returns the distinct classes of the examples `numbers`.
+
+    These are the labels. If items are both features and classes (--tie_items), they also
+    include the items in the features.
+    """
     pool = self.dataset.train.pool
     labels = pool.labels[numbers]
     own = getattr(labels, 'indices', labels)  # Label sets are a sparse matrix.
@@ -194,7 +206,7 @@ class Subject(NamedTuple):
     return np.unique(own)
 
   def drawn(self, held: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Draws the examples that a client uses in a round."""
+    """Draws the examples that a client uses in a round, from all its examples `held`."""
     each = self.config.get('virtual_client_size') or self.config.get('examples_per_round', 0)
     if 0 < each < len(held):
       return random.choice(held, each, replace=False)
@@ -210,7 +222,7 @@ def run(
 ) -> dict[str, pd.DataFrame]:
   """Audits runs or a configuration with initial weights; prints and writes the results.
 
-  `named` is described at `trained.restore`. Returns the frames of the CSV files by name.
+  `trained.restore` describes `named`. Returns the frames of the CSV files by name.
   """
   where = pathlib.Path(output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits'))
   requests, updates, costs, by_seed = [], [], [], {}
@@ -231,8 +243,8 @@ def run(
   for subject in by_seed.values():
     for other in _other_schedules(subject, seen, settings):
       requests += _requests(other, settings)
-  # Runs with successive seeds may audit the same seed twice. Requests do not depend on weights,
-  # so the lines are equal.
+  # With --audit_seeds, two runs may audit the same seed. Requests do not depend on weights, so the
+  # lines of the two audits are equal.
   of_requests = pd.DataFrame(requests).drop_duplicates(ignore_index=True)
   frames = {
     'requests': of_requests,
@@ -294,7 +306,7 @@ def _subjects(run_dirs, config, named, seeds: int) -> Iterator[Subject]:
       metric=metric,
     )
     yield subject
-    for more in range(1, seeds):  # The run has a score for its own seed only.
+    for more in range(1, seeds):  # The score of a run applies to the run's own seed only.
       yield subject._replace(seed=told.seed + more, score=float('nan'))
 
 
@@ -325,9 +337,10 @@ def _other_schedules(subject: Subject, seen: set[str], settings: Settings) -> It
 
 
 def _requests(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
-  """Returns what requests reveal, with a line for each number of requests.
+  """Returns how much requests reveal, with a line for each number of requests.
 
-  Requests are for class rows, if clients select rows, and for features of sparse text.
+  Clients that select class rows request these rows. With sparse text, clients also request
+  the rows of their features.
   """
   clients = subject.clients(settings.clients)
   return [
@@ -340,7 +353,10 @@ def _requests(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
 def _lines(
   subject: Subject, schedule: str, told: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-  """Returns a line for each number of requests, with means of `told` over clients."""
+  """Returns a line for each number of requests, with means over clients.
+
+  `told` has the values for each client and each number of requests.
+  """
   found = pd.DataFrame(told).groupby('requests').mean().reset_index()
   if 'hits' in found:
     found['precision'] = found.pop('hits') / found.pop('above').replace(0, np.nan)
@@ -351,7 +367,7 @@ def _lines(
 def _of_class_rows(
   subject: Subject, clients: Sequence[int], count: int
 ) -> Iterator[dict[str, Any]]:
-  """Yields what the first requests for class rows reveal, for 1 to `count` requests."""
+  """Yields how much the first requests for class rows reveal, for 1 to `count` requests."""
   from tff_xc.measure import leakage
   from tff_xc.round import observed, randomized
 
@@ -365,13 +381,13 @@ def _of_class_rows(
   run_seed = np.int32(randomness.pair(subject.seed))
   seeds = [seed_of(run_seed, tf.constant(r * subject.gap)) for r in range(count)]
   owners, labels = train.owned_labels()
-  if model.encoder.tied:  # The items in the features count as classes, too.
+  if model.encoder.tied:  # The items in the features also count as classes.
     x = train.pool.read(train.partition.numbers)
     of_entries = np.repeat(train.partition.owners(), np.diff(x.indptr))
     owners = np.append(owners, of_entries)
     labels = np.append(labels, x.indices)
   pairs = len(np.unique(owners.astype(np.int64) * model.num_classes + labels))
-  # The prior probability that a class belongs to an average client is equal for all classes.
+  # The prior probability that a class belongs to a client. It is the same for all classes.
   prior = pairs / len(train.partition) / model.num_classes
   ask = observed.build_requests(subject.algorithm)
   told = []
@@ -389,7 +405,7 @@ def _of_class_rows(
       of_rows = leakage.of_randomized(asked, likelihoods, prior)
     else:
       of_rows = leakage.of_sampled(asked, len(own_rows))
-    # The posterior of a label with several rows is that of its least likely row.
+    # A label with several rows has the posterior of its least likely row.
     posterior = of_rows[:, rows_of].min(axis=2)
     for i, rows in enumerate(asked):
       found = leakage.told(posterior[i], own)._asdict()
@@ -404,7 +420,7 @@ def _of_class_rows(
 
 
 def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any]]:
-  """Yields what a client's buckets in several hash tables reveal, if all of them are known."""
+  """Yields how much a server learns that knows the buckets of a client in all hash tables."""
   from tff_xc.measure import leakage
 
   rows_of = subject.rows_of_labels
@@ -423,9 +439,10 @@ def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any
 
 
 def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterator[dict[str, Any]]:
-  """Yields what requests for feature rows reveal about a client's features.
+  """Yields how much requests for feature rows reveal about a client's features.
 
-  These requests are exact: the server learns the features of the examples of each round.
+  A client requests exactly the features of the examples that it uses in a round, so the server
+  learns all these features.
   """
   from tff_xc.data import sparse
 
@@ -456,7 +473,7 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
 
 
 def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
-  """Returns what updates and losses reveal, as mean AUCs over clients."""
+  """Returns how much updates and losses reveal, as means of AUCs over clients."""
   from tff_xc.measure import leakage
   from tff_xc.round import cohort, observed
 
@@ -517,7 +534,8 @@ def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
 def _membership(subject: Subject) -> float | None:
   """Returns the AUC with which a smaller loss separates training from test examples.
 
-  None: the data have no test examples, or examples have label sets.
+  Returns None if the data have no test examples, if examples have label sets, or if a label has
+  several class rows.
   """
   from tff_xc.data import sparse
   from tff_xc.measure import leakage

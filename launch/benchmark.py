@@ -1,13 +1,16 @@
-"""Measures the cost of a round, as time ratios from one interleaved run.
+"""Compares the running times of several programs (contenders) that do the same work.
 
   python -m launch.benchmark NAME [--output=F.json] [--contenders=a,b] [sizes]
 
-Every contender has its own process. In every pass each contender runs one round, in
-shuffled order, and ratios are taken within a pass. A pass in which other processes used
-the cores is dropped and repeated. A contender NAME@SIZE runs NAME with SIZE as one of its
-sizes. Exit status: 0 done, 1 done with warnings (too few undisturbed passes, or a contender
-with different results), 2 bad input. `python -m launch.list benchmarks` lists contenders
-and sizes.
+Every contender has its own process. In each pass, every contender runs one round, in a random
+order. The benchmark divides the times of two contenders within the same pass, and prints the
+median ratio over all passes. If other programs used the cores during a pass, the benchmark
+drops this pass and runs another one. CONTENDER@SIZE is a contender that runs with this size,
+if the benchmark compares several sizes.
+
+Exit status: 0 done; 1 done with warnings, because too few passes were undisturbed or a
+contender computed different results; 2 bad input. `python -m launch.list benchmarks` lists
+contenders and sizes.
 """
 
 import contextlib
@@ -39,30 +42,33 @@ from tff_xc.report import text_table
 _TAIL_CHARACTERS = 1500
 _GRACE_SECONDS = 5.0
 _WARM_UP = 2  # The number of rounds of each contender before the first pass.
-_ATTEMPTS = 3  # The largest number of passes to try for each undisturbed pass.
+# The benchmark tries at most this many passes for each undisturbed pass that it needs.
+_ATTEMPTS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Benchmark:
-  """A benchmark, whose contenders the module `launch.benchmarks.NAME` builds.
+  """A benchmark. The module `launch.benchmarks.BENCHMARK` builds its contenders.
 
-  The module's `build(contender, sizes as attributes)` returns a function for
-  `protocol.serve`. Contenders are called NAME or NAME@SIZE.
+  The module's `build(contender, sizes)` returns a function for `protocol.serve`. `sizes` has
+  the sizes as attributes. A contender is called NAME or NAME@SIZE.
   """
 
-  name: str  # The name on the command line and of the module.
+  name: str  # The name BENCHMARK of the module, also used on the command line.
   summary: str  # A description in one line.
-  sizes: dict[str, int | tuple[int, ...]]  # Flags of sizes, with their defaults.
-  small: dict[str, int | tuple[int, ...]]  # Sizes that take only seconds.
-  names: tuple[str, ...]  # The NAMEs that run by default.
-  # Pairs of NAMEs whose times are divided, at each size.
+  sizes: dict[str, int | tuple[int, ...]]  # The flags that set sizes, with their defaults.
+  # The sizes of --small, with which a benchmark takes seconds.
+  small: dict[str, int | tuple[int, ...]]
+  names: tuple[str, ...]  # The NAMEs of the contenders that run by default.
+  # Pairs of NAMEs. At each size, the time of the first is divided by the time of the second.
   ratios: tuple[tuple[str, str], ...]
-  # NAMEs that must have the same results as the first of them, at each size.
+  # NAMEs whose results must equal those of the first NAME, at each size.
   same: tuple[str, ...]
-  tolerances: dict[str, float]  # Relative tolerances by the name of a result.
+  tolerances: dict[str, float]  # The relative tolerance of each result, by name.
   optional: tuple[str, ...] = ()  # NAMEs that run only if the user names them.
-  by: str = ''  # The flag that has the SIZEs.
-  # NAMEs of the programs peers/NAME.py. The module's `write_arrays` writes their data.
+  by: str = ''  # The flag that lists the SIZEs.
+  # Contenders that are programs peers/NAME.py. The function `write_arrays` of the benchmark's
+  # module writes their data.
   peers: tuple[str, ...] = ()
   fresh: bool = False  # Whether every round starts a new process.
 
@@ -72,9 +78,10 @@ class Benchmark:
     return [name + size for size in at for name in self.names]
 
   def pairs(self, contenders: list[str]) -> list[tuple[str, str]]:
-    """Returns pairs of contenders whose times are divided.
+    """Returns pairs of contenders; the time of the first is divided by the time of the second.
 
-    A contender is divided by another NAME at the same size, and by its NAME at the first size.
+    The second contender has either a different NAME at the same size, or the same NAME at the
+    first size.
     """
     found, first = [], {}
     split = {each: each.partition('@')[::2] for each in contenders}
@@ -87,7 +94,7 @@ class Benchmark:
     return found
 
   def disagreeing(self, check: dict[str, dict[str, float]]) -> dict[str, str]:
-    """Returns a sentence for each contender whose results of the first round are wrong."""
+    """Returns a sentence for each contender that computed wrong results in its first round."""
     wrong, first = {}, {}
     for contender, found in check.items():
       name, _, size = contender.partition('@')
@@ -128,7 +135,7 @@ _ALL = (
       ('torch_bfloat16', 'torch_side_by_side'),
     ),
     same=('plain', *_OURS, *_TFF),
-    # Results differ because every contender draws a different order of the examples.
+    # Results differ slightly, because every contender trains on the examples in a different order.
     tolerances={'loss': 0.05, 'update_norm': 0.15},
     peers=_PEERS,
   ),
@@ -137,10 +144,10 @@ _ALL = (
     summary='FedSS, 32 clients with 100 rows each, n = 10,000 to 1,000,000',
     sizes={
       'clients': 32,  # Clients in a round.
-      'examples': 20,  # Images of a client, from 20 classes in turn.
+      'examples': 20,  # Images of each client. They belong to 20 classes in turn.
       'batch_size': 32,  # Batch size of local training, which has one epoch.
       'embedding_dim': 64,  # The length of a row.
-      # Values of n. Messages of TFF's worker are limited to 2 GB.
+      # Numbers of classes n. A message of TFF's worker has at most 2 GB.
       'num_classes': (10_000, 100_000, 1_000_000),
     },
     small={'clients': 2, 'num_classes': (200, 400)},
@@ -169,7 +176,7 @@ _ALL = (
     name='svm',
     summary="TurboSVM-FL's server step, 62 classes of 2,048 from 8 clients",
     sizes={
-      'classes': (62,),  # Values of n. Beyond 2,028, scikit-learn needs gigabytes.
+      'classes': (62,),  # Numbers of classes n. With more than 2,028, scikit-learn needs gigabytes.
       'clients': 8,  # Clients in a round.
       'dim': 2048,  # The length of an embedding. A row also has a bias.
     },
@@ -184,7 +191,7 @@ _ALL = (
     name='rank',
     summary='exact P@k of 1,024 examples over 670,091 classes, rows of 512',
     sizes={
-      'examples': 1024,  # Test examples with label sets of procedural bags of words.
+      'examples': 1024,  # Test examples: generated bags of words, with label sets.
       'num_classes': 670_091,  # The number of classes n.
       'dim': 512,  # The length of a row.
     },
@@ -217,7 +224,7 @@ _SIZES = sorted({size for found in BENCHMARKS.values() for size in found.sizes})
 
 
 class Contender:
-  """A contender's process, which runs one round for each line on its standard input."""
+  """The process of a contender. It runs one round for each line on its standard input."""
 
   def __init__(self, name: str, command: list[str], timeout_seconds: float):
     """Keeps the arguments; `start` starts the process."""
@@ -240,7 +247,7 @@ class Contender:
     self._answer('while starting')
 
   def round(self) -> dict:
-    """Runs a round; returns its seconds, parts and check, and the peak memory."""
+    """Runs a round; returns the entries of `protocol.serve`, and the peak memory in bytes."""
     with contextlib.suppress(BrokenPipeError):  # `_answer` reports the cause.
       self._process.stdin.write(b'round\n')
       self._process.stdin.flush()
@@ -248,12 +255,13 @@ class Contender:
     return answer | {'peak_bytes': machine.peak_bytes(self._process.pid)}
 
   def end(self) -> None:
-    """Ends the process; does nothing if none runs."""
+    """Ends the process, if there is one."""
     process, self._process = self._process, None
     if process is None:
       return
     try:
-      process.communicate(timeout=_GRACE_SECONDS)  # Closing its input ends the process.
+      # The process ends when `communicate` closes its input.
+      process.communicate(timeout=_GRACE_SECONDS)
     except subprocess.TimeoutExpired:
       os.killpg(process.pid, signal.SIGKILL)
       process.communicate()
@@ -277,15 +285,15 @@ class Contender:
 
 
 def given_environment() -> dict[str, str]:
-  """Returns the environment without the variable that this package adds."""
+  """Returns the environment variables, without the variable that `tff_xc` sets by itself."""
   added = {tff_xc.ONEDNN} if tff_xc.ONEDNN_GIVEN is None else set()
   return {k: v for k, v in os.environ.items() if k not in added}
 
 
 def cpu_seconds() -> tuple[float, float]:
-  """Returns the busy seconds of all cores, and those of this process and its children.
+  """Returns the busy seconds of all cores, and the CPU seconds of this process and its children.
 
-  Steal, the time that a hypervisor gave to other guests, counts as busy.
+  The time that a hypervisor gave to other guests (steal) counts as busy.
   """
   now, us, own = psutil.cpu_times(), psutil.Process(), 0.0
   for process in [us, *us.children(recursive=True)]:
@@ -321,7 +329,10 @@ def measure(
 
 
 def _passes(contenders, passes, max_foreign, fresh):
-  """Runs passes; returns the undisturbed and the disturbed ones, each as replies by contender."""
+  """Runs passes; returns the undisturbed passes and the disturbed passes.
+
+  A pass is a dictionary that has the reply of each contender.
+  """
   order, shuffle = list(contenders), random.Random(0).shuffle
   kept, dropped = [], []
   while len(kept) < passes and len(kept) + len(dropped) < _ATTEMPTS * passes:
@@ -351,9 +362,9 @@ def _passes(contenders, passes, max_foreign, fresh):
 def _report(benchmark, rounds, kept) -> dict:
   """Returns the measurements in a form that JSON can store.
 
-  Contenders with wrong results are left out of the ratios and named in the warnings.
-  `ratios` are medians over passes of the ratio within a pass. `peak_mb` is the sum of the peak
-  resident sizes of a contender's processes, over all rounds.
+  Warnings name the contenders with wrong results, which have no ratios. A value of `ratios` is
+  the median over passes of the ratio within a pass. A value of `peak_mb` is the maximum over
+  all rounds of the sum of the peak resident sizes of a contender's processes.
   """
   check = {name: reply['check'] for name, reply in rounds[0].items()}
   wrong = benchmark.disagreeing(check)
@@ -384,7 +395,7 @@ def _report(benchmark, rounds, kept) -> dict:
 
 
 def to_markdown(report: dict, is_short: bool = False) -> str:
-  """Returns the tables, or only the ratios, with a line on how they were measured."""
+  """Returns the tables, or only the ratios, and a line that says how they were measured."""
   times = [['contender', 'median s', 'peak MB']]
   for name, seconds in report['median_seconds'].items():
     times.append([name, f'{seconds:.4g}', f'{report["peak_mb"][name]:.0f}'])
@@ -436,7 +447,7 @@ def given_sizes(benchmark: Benchmark) -> dict:
 
 
 def given_contenders(benchmark: Benchmark, sizes: dict) -> tuple[list[str], dict[str, str]]:
-  """Returns the contenders and the interpreters by peer that the flags give."""
+  """Returns the contenders that the flags name, and the interpreter of each peer."""
   names, interpreters = flags.FLAGS.contenders, {}
   if names is None:
     names = benchmark.contenders(sizes)
@@ -465,7 +476,7 @@ def main(arguments: list[str]) -> None:
   found, output = BENCHMARKS[arguments[0]], flags.FLAGS.output
   sizes = given_sizes(found)
   names, interpreters = given_contenders(found, sizes)
-  # This check comes before minutes of work.
+  # The benchmark takes minutes, so it checks --output first.
   if output and not pathlib.Path(output).resolve().parent.is_dir():
     raise errors.InputError(f'--output={output}: the folder does not exist; make it first')
   with tempfile.TemporaryDirectory(prefix='benchmark_') as folder:
@@ -483,7 +494,8 @@ def main(arguments: list[str]) -> None:
     timeout = flags.FLAGS.timeout_seconds
     contenders = {name: Contender(name, words[name], timeout) for name in words}
     report = measure(found, contenders, flags.FLAGS.passes, flags.FLAGS.max_foreign)
-  # The reported command leaves out names of files and interpreters, which differ between machines.
+  # The command in the report has no names of files and interpreters, because they differ between
+  # machines.
   given = [flags.FLAGS[name] for name in flags.FLAGS if name not in ('output', 'peers')]
   words = [flag.serialize() for flag in given if flag.present]
   if interpreters:
@@ -506,32 +518,36 @@ def main(arguments: list[str]) -> None:
 def _define_flags() -> None:
   peers = [peer for benchmark in BENCHMARKS.values() for peer in benchmark.peers]
   flags.DEFINE_string('output', None, 'JSON file to write')
-  flags.DEFINE_list('contenders', None, "contenders to run; default: the benchmark's")
+  flags.DEFINE_list(
+    'contenders',
+    None,
+    "contenders to run, separated by commas; default: the benchmark's usual contenders",
+  )
   flags.DEFINE_list(
     'peers',
     [],
-    'further contenders NAME=INTERPRETER, where INTERPRETER is the python of an environment that'
-    f' has the package, and NAME is one of {", ".join(peers)}',
+    f'additional contenders NAME=INTERPRETER. NAME is one of {", ".join(peers)}. INTERPRETER is the'
+    ' python of an environment that has the package that NAME needs',
   )
-  flags.DEFINE_integer('passes', 9, 'number of undisturbed passes', lower_bound=1)
+  flags.DEFINE_integer('passes', 9, 'number of undisturbed passes to measure', lower_bound=1)
   flags.DEFINE_bool('small', False, 'use tiny sizes, to try a benchmark in seconds')
   app.define_float(
     'max_foreign',
     0.15,
-    'largest share of the core time of a pass that other processes may use',
+    'largest share of the core time that other programs may use during a pass',
     least=0.0,
     most=1e6,
   )
   app.define_float(
     'timeout_seconds',
     1800.0,
-    'longest time in seconds to build a contender, and to run one round',
+    'time limit in seconds for building a contender, and for each of its rounds',
     least=0.1,
     most=86_400.0,
   )
   for name in _SIZES:
     having = [found.name for found in BENCHMARKS.values() if name in found.sizes]
-    flags.DEFINE_list(name, None, f'a size of {", ".join(having)}')
+    flags.DEFINE_list(name, None, f'size of the work, if NAME is {" or ".join(having)}')
 
 
 if __name__ == '__main__':

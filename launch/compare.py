@@ -5,10 +5,10 @@
       [--at=rounds:1000,batches:10000] [--relative_to=RUN_DIR]
       [--columns=top1@400,best.pc@1] [--csv=FILE]
 
-Runs that differ only in their seed form one row, mean ± sample std. A directory
-with several runs stands for all of them. Prints the table and writes compare.md,
-compare.csv and compare.png. The printed table leaves out columns that do not fit the
-terminal, or 100 characters without a terminal.
+Runs that differ only in their seed share a row, which shows their mean ± sample standard
+deviation. RUN_DIR may also be a directory that contains several runs. The command prints the
+table and writes compare.md, compare.csv and compare.png. The printed table leaves out columns
+that do not fit into the terminal, or into 100 characters if there is no terminal.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from tff_xc.report import pictures, run_files, tables, text_table
 
 # Properties of a run's data that do not depend on the clients.
 _SAME_DATA = ('classes', 'names_checksum', 'test_examples', 'test_checksum')
-# Settings that are not part of a run's name; the table has a column of rounds.
+# Settings that never appear in the label of a row. The table shows the rounds in a column.
 _UNSHOWN = {'rounds', 'eval_every', 'runtime', 'device'}
-# Settings that may name a file, and values of these settings that do not name files.
+# Settings whose value may be the name of a file. The values in `_NO_FILES` are not file names.
 _FILES = {
   configuration.START_FROM,
   *configuration.DATA_FILES,
@@ -57,7 +57,7 @@ def compare(
   relative_to: str | os.PathLike | None = None,
   columns: Sequence[str] = (),
 ) -> str:
-  """Compares runs and writes files; returns the table. The arguments are the command's flags."""
+  """Compares runs, writes the files and returns the table. The arguments are the flags."""
   metric = metric and check_metric(metric)
   for curve in curves:
     check_metric(curve, 'curves')
@@ -93,7 +93,7 @@ def compare(
 
 
 def collect(directories: Sequence[str | os.PathLike], rounds: int | None = None) -> 'pd.DataFrame':
-  """Returns the frame of `tables.collect` for the runs in directories, after `rounds`."""
+  """Returns the frame of `tables.collect` for all runs in the directories, up to `rounds`."""
   paths = find_runs(directories)
   runs = [run_files.read_run(path) for path in paths]
   if rounds is not None:
@@ -102,7 +102,7 @@ def collect(directories: Sequence[str | os.PathLike], rounds: int | None = None)
 
 
 def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
-  """Returns the runs in `directory`. Refuses several methods, another task or other data."""
+  """Returns the runs in `directory`; refuses several methods, another task and other data."""
   if not directory:
     return None
   found, run = collect([directory]), frame['run'].iloc[0]
@@ -124,7 +124,7 @@ def _reference(directory, frame: 'pd.DataFrame') -> 'pd.DataFrame | None':
 
 
 def _further(columns: Sequence[str], reference, frame: 'pd.DataFrame') -> list:
-  """Returns the columns with these names. Relative columns need a reference."""
+  """Returns the columns with these names. A relative column needs a reference."""
   for name in columns:
     if name.startswith('relative_') and reference is None:
       raise errors.InputError(f'--columns={name}: give --relative_to=RUN_DIR')
@@ -161,8 +161,8 @@ def keep(
 ) -> None:
   """Writes the table of runs that `launch.document` shows on a page, in the order of the runs.
 
-  A row's label is the algorithm and the settings that differ both from the task's defaults and
-  from another row.
+  The label of a row has the algorithm and some settings: those that differ from the task's
+  defaults and also from another row.
   """
   frame = collect(directories)
   reference = _reference(relative_to, frame)
@@ -194,7 +194,7 @@ def keep(
 
 
 def _chosen(run: run_files.Run) -> set[str]:
-  """Returns the settings that may name a run, if they differ between runs.
+  """Returns the settings that the label of a run may show, if they differ between runs.
 
   These are the settings that differ from the defaults, or all settings if the defaults
   are unknown.
@@ -228,7 +228,8 @@ def _changes(run: run_files.Run) -> dict:
     if name in settings.parameters() and name not in unset
   }
   changes = configuration.changes_of(given, resolved)
-  # A value may follow from another change, as the default of --server_learning_rate does.
+  # A value may follow from another setting. For example, --server_optimizer changes the default of
+  # --server_learning_rate.
   whole = resolved(changes)
   for name in [*changes]:
     rest = {n: v for n, v in changes.items() if n != name}
@@ -239,7 +240,10 @@ def _changes(run: run_files.Run) -> dict:
 
 
 def check_metric(metric: str, flag: str = 'metric') -> str:
-  """Checks and returns the name of a score, or for --metric also of a target like 'top1:0.7'."""
+  """Checks and returns the name of a score.
+
+  --metric may also be a target such as 'top1:0.7'.
+  """
   if ':' in metric and flag == 'metric':
     return targets_lib.parse_one(metric).name
   if metric not in catalog.SCORES:
@@ -293,32 +297,33 @@ def main(arguments: Sequence[str]) -> None:
 if __name__ == '__main__':
   # Flags are not defined at import, because other commands have flags with the same names.
   for _name, _help in {
-    'output': 'directory for the table and the picture; default: the directory that'
-    ' the runs have in common',
+    'output': 'directory for the table and the picture; default: the directory that contains all'
+    ' the runs',
     'metric': f'final score to sort by: {", ".join(catalog.SCORES)}, or a target'
     ' such as top1:0.7; default: the first of these scores that the runs have',
-    'target': 'scores to count the rounds to, such as top1:0.7,mcc:0.5;'
-    ' default: the --target of the runs',
-    'at': 'budgets at which to show the score of --metric, such as'
+    'target': 'scores to reach, such as top1:0.7,mcc:0.5. The table shows the number of rounds'
+    ' until a run reaches each score. Default: the --target of the runs',
+    'at': 'show the score of --metric at these budgets, such as'
     ' rounds:1000,batches:10000,bytes:1000000',
-    'relative_to': 'run directory of a reference, such as a centralized run, whose'
-    ' final score counts as 100 %. Adds relative scores and the rounds until 10, 50 and'
-    ' 90 %',
-    'csv': 'write only this file: a table with exact numbers, revisions and commands. Only'
-    ' --columns and --relative_to apply to it',
+    'relative_to': 'run directory of a reference, such as a centralized run. The final score of'
+    ' the reference counts as 100 %. The table also shows relative scores, and the rounds until a'
+    ' run reaches 10, 50 and 90 %',
+    'csv': 'write only this file, a table with exact numbers, revisions and commands. Only'
+    ' --columns and --relative_to may be combined with --csv',
   }.items():
     flags.DEFINE_string(_name, None, _help)
   for _name, _help in {
-    'curves': 'scores to draw, such as pc@1,pc@1_infrequent; default: the headline metrics',
-    'columns': 'additional columns: a score after a round (top1@400); a score, the number or'
-    ' the bytes of the best round (best.pc@1, best.round, best.bytes_down); or the standard'
-    ' deviation of a score over the last tenth of the evaluations (volatility_top1)',
+    'curves': 'scores to draw in the picture, such as pc@1,pc@1_infrequent; default: the main'
+    ' metrics of the task',
+    'columns': 'additional columns, separated by commas. top1@400: a score after round 400;'
+    ' best.pc@1, best.round, best.bytes_down: a score, the number and the bytes of the best round;'
+    ' volatility_top1: the standard deviation of a score over the last tenth of the evaluations',
   }.items():
     flags.DEFINE_list(_name, [], _help)
   flags.DEFINE_integer(
     'rounds',
     None,
-    'compare the runs after this number of rounds; default: after their last rounds',
+    'compare the runs after this number of rounds; default: after the last round of each run',
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
@@ -326,8 +331,8 @@ if __name__ == '__main__':
     'over',
     'rounds',
     ['rounds', 'batches', 'bytes', 'seconds'],
-    'horizontal axis of the picture; batches are those of the largest client in each round, and'
-    ' bytes are those of all clients together',
+    'horizontal axis of the picture. batches: the sum over rounds of the number of batches of the'
+    ' largest client; bytes: the bytes of all clients together',
   )
   settings.define_picture_flag()
   app.run(main, __doc__)

@@ -2,11 +2,11 @@
 
   python -m launch.document README.md docs/*.md [--check]
 
-Each table in a page stands between two comments. The first comment names its contents:
+Each table in a page stands between two comments. The first comment names the contents:
 
   <!-- compare docs/results/omniglot.csv --columns=top1:0.1,top1@400 -->
   <!-- compare FILE --columns=... --paper=turbosvm-fl/table3:femnist -->
-  <!-- result docs/results fedss/table1 [--paper] [--short] -->
+  <!-- result docs/results fedss/table1 [--real] [--paper] [--short] -->
   <!-- verdicts docs/results -->
   <!-- overview docs/results -->
   <!-- benchmark docs/results/benchmarks/select.json [--short] -->
@@ -16,24 +16,27 @@ Each table in a page stands between two comments. The first comment names its co
   ...
   <!-- end -->
 
-compare: the file of `launch.compare RUN_DIR... --csv=FILE`, with a row for each method, mean
-  ± sample std over seeds. --columns names columns as `launch.compare` does: scores at the end
-  (top1), at a round (top1@400) or in the best round (best.pc@1), rounds to a target (top1:0.1),
-  and more. --paper=TABLE:TASK adds the published numbers of each algorithm. Only published rows
-  with default settings are added.
-result: a result of `launch.reproduce --output=docs/results`. --paper shows the paper's size;
-  --short leaves out costs and orders.
-verdicts: the number of small results with each verdict, for each paper.
-overview: a line for each result except diagrams, with its caption up to a colon and the verdict
-  on its small form. If the verdict is not the paper's, the line has the cause from causes.csv
-  (result,cause) in that directory.
-benchmark: a file of `launch.benchmark NAME --output=FILE`; --short shows only the ratios.
-table: a CSV without changes.
-audit: the audit.csv of `launch.audit`, with the score of its runs.
-advice: the rules of `launch.plan`, with the comparisons in that directory that support them.
+compare: the table in a file of `launch.compare RUN_DIR... --csv=FILE`. Each method has a row
+  with mean ± sample standard deviation over seeds. --columns takes names of columns like
+  `launch.compare`: a final score (top1), a score after a round (top1@400) or in the best round
+  (best.pc@1), the rounds to a target (top1:0.1), and more. --paper=TABLE:TASK adds the
+  published numbers of each algorithm, except for published rows with changed settings.
+result: the tables of a result in a folder of `launch.reproduce --output=docs/results`, at the
+  small scale. --real and --paper show the other scales. --short shows neither costs nor pairs
+  of rows.
+verdicts: a row for each paper with the number of results that have each verdict, at the small
+  scale.
+overview: a row for each result except diagrams, with the start of its caption and the verdict
+  at the small scale. If the file causes.csv (result,cause) in the directory has a cause for
+  the verdict, the row shows the cause.
+benchmark: the tables in a file of `launch.benchmark NAME --output=FILE`. --short shows only the
+  ratios.
+table: the rows of a CSV.
+audit: the table in an audit.csv of `launch.audit`. --metric names the score of the runs.
+advice: the rules of `launch.plan`, with the comparisons in the directory that support them.
 
-Directories and files are relative to the page. --check changes nothing, and ends with exit
-status 2 if a table differs from its results.
+Directories and files are relative to the page. --check changes no page. If a table differs
+from its results, --check ends with exit status 2.
 """
 
 import csv
@@ -58,7 +61,8 @@ def document(path: pathlib.Path) -> str:
   """Returns a file's text with its tables rewritten from the results."""
   text = _read(path)
   opened, closed, ends = (len(each.findall(text)) for each in (_OPENING, _BLOCK, _END))
-  if not opened == closed == ends:  # Otherwise the text up to the next end would be lost.
+  # With unequal numbers, the text up to the next end would be lost.
+  if not opened == closed == ends:
     raise errors.InputError(
       f'{path} begins {opened:,} tables, ends {closed:,} of them, and has {ends:,} lines'
       ' <!-- end -->; put one after each table, which begins with <!-- and one of:'
@@ -84,7 +88,10 @@ def _read(path: pathlib.Path) -> str:
 
 
 def _words(words: Sequence[str], paths: str, *flags_: str) -> tuple[list[str], dict[str, str]]:
-  """Returns the arguments, of which `paths` names each, and the values of flags."""
+  """Returns the arguments and the values of flags.
+
+  `paths` has a name for each expected argument, and `flags_` are the allowed flags.
+  """
   found = [word for word in words if not word.startswith('--')]
   given = dict(w[2:].partition('=')[::2] for w in words if w.startswith('--'))
   if len(found) != len(paths.split()) or not given.keys() <= {*flags_}:
@@ -106,7 +113,7 @@ def _result(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _results(root: pathlib.Path, where: str) -> dict[str, lines_lib.Measured]:
-  """Returns the measurements of each small result, by name."""
+  """Returns the measurements of each result at the small scale, by name."""
   if not any((root / where).glob('*.csv')):
     raise ValueError(f'no result was written to {where}')
   found = registry.RESULTS.items()
@@ -114,7 +121,7 @@ def _results(root: pathlib.Path, where: str) -> dict[str, lines_lib.Measured]:
 
 
 def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each paper, which counts the verdicts on its small results."""
+  """Returns a row for each paper, which counts the verdicts on its results at the small scale."""
   [where], _ = _words(words, 'DIRECTORY')
   of: dict[str, list[judge.Verdict]] = {}
   for found in _results(root, where).values():
@@ -129,7 +136,7 @@ def _verdicts(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line with agreement, verdict and cause for each result, except diagrams."""
+  """Returns a row with agreement, verdict and cause for each result, except diagrams."""
   [where], _ = _words(words, 'DIRECTORY')
   results, path = _results(root, where), root / where / CAUSES
   rows = csv.DictReader(_read(path).splitlines() if path.exists() else ())
@@ -148,7 +155,7 @@ def _overview(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _in_short(why: str) -> str:
-  """Returns the reason of a verdict as counts: '3/4 pairs; 1/1 claims', '6/6 bounds'."""
+  """Shortens the reason for a verdict to counts: '3/4 pairs; 1/1 claims', '6/6 bounds'."""
 
   def counted(found):
     counts = re.findall(r'(\d+) (\w+)', found[2])
@@ -178,14 +185,14 @@ def _table(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _audit(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns the table of what requests reveal to the server with each schedule."""
+  """Returns the table of how much requests reveal to the server, with a row for each schedule."""
   [where], given = _words(words, 'FILE', 'metric')
   found = pd.read_csv(root / where)
   return text_table.to_markdown(audit.table(found, given.get('metric', '')))
 
 
 def _advice(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns a line for each rule of `launch.plan`, with links."""
+  """Returns a row with links for each rule of `launch.plan`."""
   [where], _ = _words(words, 'DIRECTORY')
   for measured in advice.MEASURED:
     if not (root / where / measured.file).exists():
@@ -194,7 +201,7 @@ def _advice(root: pathlib.Path, words: Sequence[str]) -> str:
 
 
 def _compare(root: pathlib.Path, words: Sequence[str]) -> str:
-  """Returns columns of a table of `compare.keep`, and columns with published numbers."""
+  """Returns columns of a table that `compare.keep` wrote, and columns with published numbers."""
   [where], given = _words(words, 'FILE', 'columns', 'paper')
   path = root / where
   table = tables.read_csv(path)
@@ -238,7 +245,7 @@ _KINDS = {
   'audit': _audit,
   'advice': _advice,
 }
-# The file in a directory of results that says why verdicts are not the paper's.
+# The file in a directory of results that says why verdicts differ from the paper's statements.
 CAUSES = 'causes.csv'
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
 _BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->(\r?\n))(.*?)(<!-- end -->)', re.DOTALL)
@@ -264,5 +271,9 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == '__main__':
   # Flags are not defined at import, because other commands have flags with the same names.
-  flags.DEFINE_bool('check', False, 'change nothing, and refuse tables that differ from results')
+  flags.DEFINE_bool(
+    'check',
+    False,
+    'do not change the pages; end with exit status 2 if a table differs from its results',
+  )
   app.run(main, __doc__)

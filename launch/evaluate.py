@@ -2,25 +2,27 @@
 
   python -m launch.evaluate --run_dir=runs/demo
 
-Prints every metric of the run's task and writes evaluation.json. If examples have one
-label each, the command also scores one client's own examples: its test examples
-(client_test_top1), or its training examples if it has no others (client_train_top1). Their
-confusion matrix is in confusion.png and confusion.csv. Nothing else in the directory changes.
-The data must be those of the run.
+This command prints every metric of the run's task and writes evaluation.json. If each example
+has one label, the command also scores the examples of one client: its test examples
+(client_test_top1), or if it has none, its training examples (client_train_top1). It writes the
+confusion matrix of these examples to confusion.png and confusion.csv. It changes no other file
+of the run. The command needs the same data as the run.
 
   python -m launch.evaluate --run_dir=runs/demo --per_client
   python -m launch.evaluate --run_dir=runs/demo --personalize=5
 
-also scores the model on every client's own held-out examples, as a table, clients.csv and
-clients.png. The first command scores the global model. The second also scores a model that each
-client personalizes, and discards that model. Train with --client_test_fraction, unless
-the data say which client owns each test example. If clients keep heads in the run (fedrep),
-these heads are scored, too, and clients that have a head start from it.
+These commands also score the model on every client's own held-out examples. They print a table,
+and write clients.csv and clients.png. --per_client scores the global model. --personalize also
+scores a model that each client trains from the global model; these models are then discarded.
+For clients to have held-out examples, train with --client_test_fraction, or with data that say
+which client owns each test example. If the clients of the run keep their own heads (fedrep),
+the commands score these heads, too, and --personalize starts from them.
 
   python -m launch.evaluate --run_dir=runs/demo --calibrate=100
 
-trains the class rows again before it scores the model (CCVR). They are trained on 100 virtual
-features per class, drawn from statistics of the clients' embeddings. The run does not change.
+This command trains the class rows before it scores the model (CCVR). It uses 100 virtual
+features per class, which it draws from statistics of the clients' embeddings. The checkpoint
+does not change.
 """
 
 from __future__ import annotations
@@ -47,28 +49,29 @@ _OF_PERSONALIZE = ('personalize_part', 'personalize_learning_rate')
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('run_dir', None, 'directory of a run')
+  flags.DEFINE_string('run_dir', None, 'directory of the run to evaluate')
   settings.define_named_flags(
     data_dir="path of the run's data, if they have moved since the run was trained",
     split='path of the split file or folder, if it has moved since the run was trained',
     test_file='path of the file of test examples, if it has moved since the run was trained',
     classes='path of the class-names file, if it has moved since the run was trained',
-    encoder='network of the run, if it is MODULE:FUNCTION',
+    encoder='network of the run, if it has the form MODULE:FUNCTION',
   )
   settings.define_cache_flag()
   settings.define_picture_flag()
   flags.DEFINE_string(
     'client',
     None,
-    'id of the client whose examples the confusion matrix shows. Default: of the first hundred'
-    ' clients, the one with the most training examples',
+    'id of the client whose examples the confusion matrix shows. Default: the client with the'
+    ' most training examples, among the first hundred clients',
   )
   flags.DEFINE_bool('per_client', False, 'also score every client on its own held-out examples')
   flags.DEFINE_integer(
     'personalize',
     None,
-    'like --per_client, and also score the model that each client has after this number of local'
-    " steps from the global model, with the run's client optimizer, batches and loss",
+    'like --per_client, and also score a personal model of each client. To get this model, the'
+    ' client trains the global model for this number of local steps. Client optimizer, batch size'
+    ' and loss are those of the run',
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
@@ -76,14 +79,14 @@ def _define_flags() -> None:
     'personalize_part',
     None,
     ['all', 'head', 'rows'],
-    'weights that the steps of --personalize train: all, the weights that clients train; head,'
-    ' the class rows that a client receives; rows, the class rows of its own classes.'
+    'weights that a client trains for --personalize. all: the weights that clients train in the'
+    ' run; head: the class rows that the client receives; rows: the class rows of its own classes.'
     ' Default: all',
   )
   app.define_float(
     'personalize_learning_rate',
     None,
-    "learning rate of the steps of --personalize; default: the run's --client_learning_rate",
+    "learning rate for --personalize; default: the run's --client_learning_rate",
     least=0.0,
     most=1e30,
   )
@@ -128,9 +131,9 @@ def run(
 ) -> dict[str, Any]:
   """Evaluates a run, prints and writes the results; returns the content of evaluation.json.
 
-  `named` is described at `trained.restore`, and `how` at `score_clients`, which runs if
-  `per_client` is true. `calibrate` has the arguments of `trained.calibrated`. No other file
-  changes, because the run may be training.
+  `trained.restore` describes `named`. `per_client` calls `score_clients` with `how`. `calibrate`
+  has the arguments of `trained.calibrated`. The function does not change any other file, because
+  the run may still be training.
   """
   from launch import trained
   from tff_xc.measure import ranking
@@ -142,14 +145,14 @@ def run(
     found, calibration = trained.calibrated(found, *calibrate)
     result['calibrate'] = dataclasses.asdict(calibration)
   frame = None
-  if per_client:  # It comes before all other measurements, because it may be refused.
+  if per_client:  # `score_clients` may refuse the run, so it comes before the other measurements.
     frame = score_clients(found, how)
   train, more, confused = found.dataset.train, {}, None
   if not sparse.issparse(train.pool.labels):
     result['client'] = client = trained.choose_client(train, client)
     part, *confused = found.predictions(client)
     of = f'the {part} examples of client {wording.shown(client)}'
-    # The name tells it from the scores of the whole test set.
+    # The name distinguishes this score from scores on the whole test set.
     more[f'client_{part[:5]}_top1'] = ranking.accuracy(*confused)
   elif client is not None:
     raise errors.InputError(
@@ -206,9 +209,9 @@ def score_clients(
 ) -> pd.DataFrame:
   """Scores the global model on each client's own held-out examples.
 
-  Returns the frame of `client_scores.clients` with the column `clients.GLOBAL`. If `how` is
-  given or clients keep models, it also has the column `clients.PERSONAL`. Scores of clients
-  without held-out examples are nan.
+  Returns the frame of `client_scores.clients` with the additional column `clients.GLOBAL`. If
+  `how` is given or clients keep models, the frame also has the column `clients.PERSONAL`. The
+  score of a client without held-out examples is nan.
   """
   from tff_xc.experiment import personalization
   from tff_xc.measure import client_scores
@@ -238,7 +241,7 @@ def score_clients(
 def _summary(
   frame: pd.DataFrame, found: trained.Restored, how: personalization.Personalization | None
 ) -> dict[str, Any]:
-  """Returns the entry of evaluation.json for the clients of each part."""
+  """Returns the entry 'clients' of evaluation.json, for trained clients and unseen clients."""
   from tff_xc.measure import client_scores
   from tff_xc.report import clients
 
@@ -270,7 +273,7 @@ def _class_rows(found: trained.Restored) -> str:
 def _show(
   frame: pd.DataFrame, found: trained.Restored, how: personalization.Personalization | None
 ) -> None:
-  """Prints the table, and the number of clients that it leaves out."""
+  """Prints the table of client scores, and the number of clients without a score."""
   from tff_xc.report import clients
 
   width = text_table.terminal_width()

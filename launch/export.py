@@ -1,16 +1,17 @@
-"""Writes the model of a run as a file that other programs read.
+"""Exports the model of a run to a file that other programs can read.
 
   python -m launch.export --run_dir=runs/demo --output=models/demo
 
 An exported model takes raw inputs: photographs of any size, rows of numbers, sparse text
-or characters. It returns the best classes, their scores and the embedding. The folder
---output also gets model.json and README.md, which describe the inputs and outputs, and
-classes.csv with the names of classes. Only --calibrate needs the data of the run.
+or characters. It returns the best classes, their scores and the embedding. The command also
+writes model.json and README.md, which describe inputs and outputs, and classes.csv with the
+names of the classes. The command needs the data of the run only for --calibrate.
 
+--format is one of
   saved_model  for TensorFlow
-  tflite       for phones, by TensorFlow Lite; --quantize makes it smaller
-  onnx         for other runtimes; needs tf2onnx
-  npz          the weights by name, for NumPy
+  tflite       for phones, by TensorFlow Lite; takes photographs of one size only
+  onnx         for other runtimes; the export needs the package tf2onnx
+  npz          only the weights by name, for NumPy
 """
 
 from __future__ import annotations
@@ -40,35 +41,41 @@ if TYPE_CHECKING:
 
 CARD, README = 'model.json', 'README.md'
 _MADE_BY = 'launch.export'
-# The model file in the folder by format. A SavedModel is the folder itself.
+# The name of the model file for each format. A SavedModel is the folder itself.
 FILES = {'tflite': 'model.tflite', 'onnx': 'model.onnx', 'npz': 'model.npz'}
-# Kinds of data whose networks need more than TensorFlow Lite's own operations: sparse products
-# and arrays of LSTM states.
+# For these kinds of data, networks need operations that TensorFlow Lite itself does not have:
+# sparse products and arrays of LSTM states.
 _SELECT = (description_lib.SPARSE, description_lib.CHARACTERS)
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('run_dir', None, 'directory of a run')
-  flags.DEFINE_string('output', None, 'folder to write, a new one or one with an earlier export')
+  flags.DEFINE_string('run_dir', None, 'directory of the run to export')
+  flags.DEFINE_string(
+    'output', None, 'folder to write: a new one, or one that contains only an earlier export'
+  )
   formats = ('saved_model', *FILES)
   flags.DEFINE_enum('format', 'saved_model', formats, 'format of the model file')
   flags.DEFINE_string(
     'round',
     'chosen',
-    'checkpoint to export: chosen, the best round if the run chose it by validation examples,'
-    ' otherwise the last; last; best, by --best_by of the run or by its first score; or the'
-    ' number of a round. A run keeps its last three checkpoints and the best one',
+    'checkpoint to export. chosen: the best round if the run chose it by validation examples,'
+    ' otherwise the last round; last: the last round; best: the best round by --best_by of the run'
+    ' or by its first score; or the number of a round. A run keeps its last three checkpoints and'
+    ' the best one',
   )
-  flags.DEFINE_integer('top', 5, 'number of classes that the model returns', lower_bound=1)
+  flags.DEFINE_integer(
+    'top', 5, 'number of best classes that the model returns for an input', lower_bound=1
+  )
   flags.DEFINE_enum(
     'quantize',
     None,
     ('float16', 'int8'),
-    'with tflite: store weights as float16, or as int8 (dynamic range, which needs no examples)',
+    'format of the weights in a tflite file. int8 is dynamic range quantization, which needs no'
+    ' examples',
   )
   settings.define_named_flags(
-    encoder='network of the run, if it is MODULE:FUNCTION',
-    data_dir="path of the run's data, for --calibrate, if they have moved since the training",
+    encoder='network of the run, if it has the form MODULE:FUNCTION',
+    data_dir="path of the run's data for --calibrate, if they have moved since the run was trained",
   )
   settings.define_calibration_flags('the model is written')
   settings.define_cache_flag()
@@ -110,7 +117,7 @@ def run(
   named: Mapping[str, str] | None = None,
   calibrate: tuple[int, int, float | None] | None = None,
 ) -> dict[str, Any]:
-  """Exports, and returns the content of model.json; the arguments are the flags."""
+  """Exports a model; returns the content of model.json. The arguments are the flags."""
   path = pathlib.Path(output)
   if path.name in ('', '..') or (os.path.lexists(path) and not _is_export(path)):
     raise errors.InputError(
@@ -173,10 +180,10 @@ def _model(
 
 
 def _is_export(path: pathlib.Path) -> bool:
-  """Whether a folder has an unchanged export, and nothing else."""
+  """Whether a folder contains only an unchanged export."""
   with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
     card = files.read_json(path / CARD)
-    # A file whose size differs was edited.
+    # If the size of a file differs, someone has edited the file.
     ours = {**card['files'], CARD: (path / CARD).stat().st_size}
     is_whole = _sizes(path).items() <= ours.items()
     return card['made_by'] == _MADE_BY and is_whole and not path.is_symlink()
@@ -185,7 +192,7 @@ def _is_export(path: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields a new folder that takes the path's place if the block succeeds."""
+  """Yields a new folder, which replaces `path` if the block succeeds."""
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f'.{path.name}.', dir=path.parent) as temporary:
@@ -224,8 +231,7 @@ def write(
   with files.plain(folder) as plain:
     if form == 'npz':
       return {'arrays': _write_arrays(found.weights, plain / FILES['npz'])}
-    # Phones scale images better than this model would, and tensors of a fixed size are
-    # faster.
+    # A phone scales images better than this model would. Tensors of a fixed size are faster.
     of_lite = {'any_size': False, 'rows_type': tf.float32}
     predictor = predictor_lib.Predictor(
       found.model, found.weights, found.description, top, **(of_lite if form == 'tflite' else {})
@@ -303,8 +309,8 @@ def _write_tflite(
 def _card(found: trained.Trained, form: str, top: int, quantize: str) -> dict[str, Any]:
   """Returns the entries of model.json that all formats have.
 
-  For a private run, no entry depends on the data, except those that the noise covers: see
-  docs/privacy.md.
+  For a private run, an entry depends on the data only if the noise of the training protects it;
+  see docs/privacy.md.
   """
   config, model = found.config, found.model
   description = dataclasses.asdict(found.description)
@@ -399,7 +405,7 @@ def _privacy(told: Mapping[str, Any]) -> str:
 
 
 def _readme(card: Mapping[str, Any]) -> str:
-  """Returns the README, which describes the card in words."""
+  """Returns the text of README.md, which describes the entries of model.json in words."""
   about = card['description']
   shape = about['shape']
   how = about['preprocessing']

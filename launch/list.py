@@ -2,13 +2,16 @@
 
   python -m launch.list tasks|algorithms|encoders|metrics|benchmarks|tables
 
-tasks: their classes, sizes, required files and published results;
-algorithms: the papers that introduced them, their answers to the four questions of a
-round, and their own hyper-parameters;
-encoders: networks for images and items (--encoder);
-metrics: their units, and whether higher or lower values are better;
-benchmarks: their measurements, contenders and sizes;
-tables: published tables and figures, the data that each needs, and whether they are here.
+The argument names the list:
+
+  tasks       tasks with their classes, required files and published results
+  algorithms  algorithms with their papers and hyperparameters; which class rows clients
+              receive, which loss they minimize, and what the server does
+  encoders    networks for images and items (--encoder)
+  metrics     metrics with their units, and whether higher or lower values are better
+  benchmarks  benchmarks with their contenders and sizes
+  tables      published tables and figures, the data that each one needs, and whether this
+              machine has the data
 """
 
 import functools
@@ -113,7 +116,10 @@ def _tables(width: int) -> str:
 
 
 def _needs(each: table_lib.Result, directory: str) -> tuple[str, str]:
-  """Returns the text of a table's small form, and the data that it needs; missing are marked."""
+  """Returns what a table runs at the small scale, and the data that the table needs.
+
+  The names of missing data are marked.
+  """
   if isinstance(each, table_lib.Formula):
     return 'formulas', 'nothing'
   if isinstance(each, table_lib.Diagram):
@@ -133,7 +139,7 @@ def _of_rows(rows: Sequence[table_lib.Row], directory: str) -> str:
 
 @functools.cache
 def _told(word: str, directory: str) -> str:
-  """Returns a word. If it is a task whose data are incomplete, a note is added."""
+  """Returns a word, with a note if the word is a task whose data are incomplete."""
   if word not in tasks.TASKS or not tasks.get(word).find:
     return word
   lacks = task_lib.state(tasks.get(word).find, directory)

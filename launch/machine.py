@@ -1,7 +1,7 @@
 """Describes this machine, and checks whether it can run the project.
 
-`python -m launch.plan` without flags prints the checks. `tff_xc` itself checks when it is
-imported that the packages are installed in the right versions.
+`python -m launch.plan` without flags prints the checks. Another check, of the packages'
+versions, happens when a program imports `tff_xc`.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from tff_xc.lazy import tf, tff
 from tff_xc.runtime import registry as runtimes
 
 _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
-# The demo's peak memory is below LEAST_MEMORY, although TFF's worker holds a second copy of
-# the values of its computations.
+# The demo needs less memory than this, even with TFF's worker, which has its own copy of all
+# values.
 LEAST_MEMORY, LEAST_DISK = 2 * 2**30, 2**30
-# TensorFlow's kernels use the widest of these instruction sets that a processor has.
+# TensorFlow uses the widest of these instruction sets that the processor has.
 _INSTRUCTIONS = {'avx512_vnni': 'AVX-512 VNNI', 'avx512f': 'AVX-512', 'avx2': 'AVX2'}
 _CPUINFO = pathlib.Path('/proc/cpuinfo')
 _GPUS = pathlib.Path('/proc/driver/nvidia/gpus')
 _REINSTALL = 'install the pinned packages anew with `make clean venv`'
-# The name of a check, its finding, and the cure of a problem; '': there is no problem.
+# The name of a check, its result, and how to fix the problem; '': there is no problem.
 Check = tuple[str, str, str]
 
 
@@ -42,8 +42,7 @@ def describe() -> dict[str, Any]:
 def processor() -> str:
   """Returns this machine's processor: 'AMD EPYC (family 25, model 1, AVX2)'.
 
-  A name such as 'AMD EPYC' does not tell the instruction sets, which decide the kernels
-  that run.
+  The instruction set is part of the text, because it decides which kernels TensorFlow runs.
   """
   first = _read(_CPUINFO).partition('\n\n')[0]
   told = dict(re.findall(r'^(.+?)\s*: *(.*)$', first, re.MULTILINE))
@@ -65,7 +64,8 @@ def peak_bytes(root: int) -> int:
   with contextlib.suppress(psutil.NoSuchProcess):
     process = psutil.Process(root)
     for each in [process, *process.children(recursive=True)]:
-      # psutil does not know the peaks of other processes. A process may just have ended.
+      # psutil cannot read the peak of another process. The file is missing if the process has just
+      # ended.
       with contextlib.suppress(OSError):
         status = pathlib.Path(f'/proc/{each.pid}/status').read_text()
         found = re.search(r'^VmHWM:\s+(\d+) kB', status, re.MULTILINE)
@@ -78,7 +78,7 @@ def _read(path: pathlib.Path) -> str:
 
 
 def checks() -> Iterator[Check]:
-  """Makes all checks. Those that need TensorFlow come last."""
+  """Yields the results of all checks. Checks that need TensorFlow come last."""
   versions = environment.describe()['versions']
   pins = dict(re.findall(r'^([\w.-]+)==(\S+)', _read(_REQUIREMENTS), re.MULTILINE))
   wrong = [f'{n} {pins[n]}' for n in pins if versions.get(n, pins[n]) != pins[n]]

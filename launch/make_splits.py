@@ -4,14 +4,19 @@
     [--test_fraction=0.1] [flags of the rule]
   python -m launch.make_splits --inspect=SPLIT.csv[:COLUMN] [--output=DIR]
 
-DATA is a folder, tar or zip of images with a folder for each class; a table
-(.csv, .tsv, .jsonl, .ndjson, .parquet); the official files of CIFAR-10 or
-CIFAR-100; text of the Extreme Classification Repository; an .npz with y and client; or
-LEAF's JSON. Rules of published splits need the files that the owners of the data distribute.
-The command writes federated_train.csv (user_id,image_id,class), test.csv, classes.csv,
-summary.json and pictures to DIR, either all of them or none. A DIR that holds anything else
-is refused. The same data, rule and seed give the same files. --inspect describes an existing
-split file.
+DATA is one of
+  a folder, tar or zip of images, with a folder for each class
+  a table (.csv, .tsv, .jsonl, .ndjson, .parquet)
+  the official files of CIFAR-10 or CIFAR-100
+  a text file of the Extreme Classification Repository
+  an .npz file with the arrays y (labels) and client
+  JSON files of LEAF
+
+The rule of a published split needs the files that the owners of the data distribute. The
+command writes federated_train.csv (user_id,image_id,class), test.csv, classes.csv,
+summary.json and pictures to DIR. If the command fails, it writes none of these files. The
+command refuses a DIR that contains other files. The same data, rule and seed give the same
+files. With --inspect, the command describes an existing split file.
 """
 
 import sys
@@ -42,7 +47,7 @@ def _flags() -> dict[str, str]:
 def make(
   request: rules.Request | None, path: str, columns: Mapping[str, str | None], output: str | None
 ) -> str:
-  """Makes a split, unless `output` has it already; returns the tables."""
+  """Makes a split, except if the folder `output` already has it; returns the tables as text."""
   from datasets.readers import tables
   from datasets.splits import making
 
@@ -93,9 +98,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _usage(arguments: Sequence[str]) -> str:
-  """Returns the text of `--help` above the flags, and removes the flags of other rules.
+  """Returns the text of `--help` above the flags.
 
-  Without a rule, the text lists the rules.
+  If the arguments name a rule, the function removes the flags of other rules. Otherwise, the
+  text lists the rules.
   """
   if arguments:
     name, rule = arguments[0], rules.get(arguments[0])
@@ -112,8 +118,8 @@ def _usage(arguments: Sequence[str]) -> str:
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('input', None, 'data to split')
-  flags.DEFINE_string('output', None, 'new folder to write')
+  flags.DEFINE_string('input', None, 'data to split, see above')
+  flags.DEFINE_string('output', None, 'folder to write the split to')
   flags.DEFINE_string('inspect', None, 'split file to describe')
   flags.DEFINE_integer(
     'seed', 0, 'seed of all random draws', lower_bound=0, upper_bound=hp.INT32_MAX
@@ -121,14 +127,14 @@ def _define_flags() -> None:
   app.define_float(
     'test_fraction',
     0.0,
-    'share of every class to hold out as test set, if the input has no test set',
+    'share of the examples of every class to hold out as the test set, if DATA has no test set',
     least=0.0,
     most=0.5,
   )
   flags.DEFINE_integer(
     'test_per_class',
     0,
-    'number of examples of every class to hold out as test set; half of a class that has fewer',
+    'number of examples of every class to hold out as the test set, but at most half of the class',
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
@@ -136,14 +142,14 @@ def _define_flags() -> None:
   flags.DEFINE_string(
     'user_column',
     None,
-    'column of a table that names the user of each row; the name NA means no user. Default:'
-    ' user_id, if the table has it',
+    'column of a table that names the user of each row. A row with the name NA has no user.'
+    ' Default: user_id, if the table has it',
   )
   flags.DEFINE_string(
     'id_column',
     None,
-    'column of a table that has the ids. Default: image_id, if the table has it, otherwise the'
-    ' row numbers from 0',
+    'column of a table that has the ids of the rows. Default: image_id if the table has it,'
+    ' otherwise the row numbers from 0',
   )
   settings.define_cache_flag()
   settings.define_picture_flag()

@@ -1,4 +1,4 @@
-"""Writes ONNX files with the optional tf2onnx, and adds operations that it lacks."""
+"""Writes ONNX files with the optional package tf2onnx, and converts two more operations."""
 
 import logging.handlers
 import os
@@ -10,14 +10,18 @@ _INSTALL = "pip install --no-deps 'tf2onnx==1.17.0' 'onnx==1.17.0'"
 
 
 def write(function, path: str | os.PathLike) -> None:
-  """Writes a `tf.function` with an input signature; raises InputError if that is impossible."""
+  """Writes a `tf.function` that has an input signature.
+
+  Raises InputError if tf2onnx is not installed or cannot convert the function.
+  """
   try:
     import tf2onnx
   except ModuleNotFoundError as e:
     raise errors.InputError(
       f'--format=onnx needs {e.name}, which is not installed: {_INSTALL}'
     ) from e
-  # tf2onnx only logs what it cannot convert, and then writes a file that cannot run.
+  # If tf2onnx cannot convert an operation, it only logs an error, and writes a file that cannot
+  # run.
   logged = logging.handlers.BufferingHandler(capacity=1000)
   logged.setLevel(logging.ERROR)
   tf2onnx.logging.set_level(logging.ERROR)
@@ -36,7 +40,7 @@ def write(function, path: str | os.PathLike) -> None:
       },
     )
     why = logged.buffer[-1].getMessage() if logged.buffer else ''
-  except Exception as e:  # tf2onnx may raise any exception for an unknown graph.
+  except Exception as e:  # tf2onnx may raise any exception.
     why = str(e) or repr(e)
   finally:
     log.removeHandler(logged)
@@ -70,7 +74,7 @@ def _sparse_product(graph, node, name, args):
 
 
 def _scatter(graph, node, name, args):
-  """Adds updates of the same index, as TensorFlow does and tf2onnx does not."""
+  """Builds ScatterNd. Updates with equal indices are added, as in TensorFlow; tf2onnx does not."""
   del name, args
   places, updates, shape = node.input
 

@@ -4,10 +4,10 @@
   python -m launch.plan --task=images --data_dir=photos --split=iid:20
   python -m launch.plan
 
-The first example plans from three counts that you give. The second reads the data of a
-task. Both take the flags of `launch.train`, but --algorithm may name several algorithms,
-separated by commas. Without any flag, the command checks whether this machine can run the
-project. Exit status: 0 all is well, 1 the machine has a problem.
+The first command plans from three counts. The second command reads the data of a task. Both
+commands take the flags of `launch.train`. --algorithm may name several algorithms, separated
+by commas. The third command, without flags, checks whether this machine can run the project.
+Its exit status is 0 if all is well, and 1 if the machine has a problem.
 """
 
 from __future__ import annotations
@@ -39,23 +39,22 @@ if TYPE_CHECKING:
 
 # The algorithms in the order of the plan's table.
 PLANNED = tuple(algorithms.ALGORITHMS)
-# The task that generates data of a given shape, and its option for the size of the encoder.
+# The task that generates data from counts, and its option that sets the size of the encoder.
 SHAPE, _WIDTH = 'features', task_lib.HIDDEN_DIM
-# The default task of a data set in memory, by the kind of its description, or 'sets' for label
-# sets.
+# The default task for a data set in memory, by the kind of its data; 'sets': label sets.
 _TASKS = {'images': 'images', 'rows': 'table', 'sparse': 'sparse-text', 'sets': 'sparse-text-sets'}
-# The largest share of classes that are negatives in the comparisons of docs/results.
+# In the comparisons of docs/results, at most this share of the classes are negatives.
 _NEGATIVES = 0.1
 _HALF = {'message_precision': precision.BFLOAT16}
 _MEGA, _CLASS = 10**6, 'class'
-# Options that may differ between algorithms, but do not change the data that a task reads.
+# Options that do not change the data that a task reads, so algorithms may have different values.
 _NOT_OF_DATA = ('examples_per_round', 'feature_learning_rate', 'select_features', 'tie_items')
-# Help texts of flags that take numbers from 0.
+# Help texts of flags whose values are numbers of at least 0.
 _NUMBERS = {
-  'encoder_parameters': 'approximate number of encoder weights for a shape of data; 0: the'
-  " task's number",
-  'max_megabytes_per_round': 'largest average number of megabytes (10^6 bytes) that a client may'
-  ' receive in a round, and that it may send; 0: no limit',
+  'encoder_parameters': 'approximate number of weights of the encoder, for a plan from counts; 0:'
+  ' the default of the task',
+  'max_megabytes_per_round': 'limit in megabytes (10^6 bytes) on the average message that a'
+  ' client receives in a round, and on the average message that it sends; 0: no limit',
 }
 
 
@@ -71,23 +70,23 @@ def plan(
   """Plans a run in Python; returns a row for each algorithm.
 
   Args:
-    dataset_or_shape: a data set, or the shape of one: `num_classes`, `num_clients`,
+    dataset_or_shape: a data set, or a mapping of `num_classes`, `num_clients`,
       `classes_per_client` and other options of the task `features`.
     task: the task whose network is trained; default: the task for the user's own data of
       this kind.
-    max_megabytes_per_round: the largest number of megabytes (10^6 bytes) that a client may
-      receive in a round, and that it may send.
-    encoder_parameters: the approximate number of encoder weights for a shape; 0: the
-      task's number.
-    measure: whether to train each algorithm for three rounds to measure the seconds of
+    max_megabytes_per_round: the limit in megabytes (10^6 bytes) on the average message that
+      a client receives in a round, and on the average message that it sends.
+    encoder_parameters: the approximate number of weights of the encoder, for a plan from
+      counts; 0: the default of the task.
+    measure: whether to train each algorithm for three rounds, to measure the seconds of
       a round.
     **changes: flags of `launch.train` by name, such as `rounds=100`.
 
   Returns:
     A DataFrame with the columns algorithm, class_rows, negatives, bytes_down, bytes_up,
-    message_precision, model_bytes, client_memory_bytes, memory_bytes, why_not ('' if the
-    algorithm fits), and with `measure` seconds_per_round. The frame's `attrs` have the rest of
-    the plan, as `--json` prints it.
+    message_precision, model_bytes, client_memory_bytes, memory_bytes and why_not ('' if the
+    algorithm fits). With `measure`, it also has the column seconds_per_round. `attrs` of the
+    DataFrame has the rest of the plan that `--json` prints.
   """
   dataset = None
   if isinstance(dataset_or_shape, Mapping):
@@ -118,15 +117,17 @@ class Planner:
   task: str
   changes: Mapping[str, Any]  # Flags of `launch.train` by name.
   chosen: Sequence[str] = ()  # Algorithms to show; (): all.
-  encoder_parameters: float = 0  # The number of encoder weights for a shape; 0: the task's.
-  most_bytes: float = math.inf  # The limit on bytes in each direction per client and round.
+  # The number of encoder weights for a plan from counts; 0: the default.
+  encoder_parameters: float = 0
+  # The limit on the bytes that a client receives in a round, and on those that it sends.
+  most_bytes: float = math.inf
   measures: bool = False  # Whether to train three rounds of each algorithm.
   # The `experiment.Experiment` and its `communication.Messages` by algorithm.
   _made: dict[str, tuple] = dataclasses.field(default_factory=dict)
   _kept: dict[tuple, Any] = dataclasses.field(default_factory=dict)  # See `_once`.
 
   def make(self, dataset: client_data.FederatedDataset | None = None) -> dict[str, Any]:
-    """Returns the plan as `--json` prints it; default data: those that the flags name."""
+    """Returns the plan that `--json` prints, for `dataset` or else for the data that flags name."""
     for name in self.chosen:
       algorithms.get(name)
     if self.encoder_parameters:
@@ -172,9 +173,10 @@ class Planner:
     return {n: v for n, v in self.changes.items() if n in names}
 
   def _configs(self) -> dict[str, dict[str, Any] | str]:
-    """Returns each algorithm's configuration, or the reason why it refuses the flags.
+    """Returns the configuration of each algorithm, or the reason why it refuses the flags.
 
-    Raises InputError if all chosen algorithms refuse the flags, or if a flag applies to none.
+    Raises InputError if all chosen algorithms refuse the flags, or if a flag applies to none
+    of them.
     """
     chosen, found = self.chosen or PLANNED, {}
     for flag in self.changes:
@@ -220,7 +222,7 @@ class Planner:
       return {**line, 'why_not': config}
     try:
       line |= self._sizes(name, config)
-      if _largest(line) > self.most_bytes:  # Messages of half the size may fit.
+      if _largest(line) > self.most_bytes:  # Messages in bfloat16 have half the size, and may fit.
         given = {**self._given(name), **_HALF}
         with contextlib.suppress(errors.InputError):
           line |= self._sizes(name, configuration.resolve(self.task, name, given)) | _HALF
@@ -242,7 +244,7 @@ class Planner:
       return f'it takes {needed} of memory, and {wording.human_bytes(free)} are free'
     if self.dataset.train.largest_label_set > 1:
       return ''
-    # The reason is a warning that the algorithm gives for one class per client, but not for two.
+    # The reason is a warning that the algorithm gives only if each client has a single class.
     warnings = algorithms.get(name)(**self._values(name)).warnings
     one, two = (warnings(self.dataset.num_classes, most) for most in (1, 2))
     return next((text for text in one if text not in two), '')
@@ -289,7 +291,7 @@ class Planner:
     )
 
   def _dataset(self, config: Mapping) -> client_data.FederatedDataset:
-    """Returns the given data set, or the one that a configuration reads."""
+    """Returns the data set that the caller gave, or else reads the one of a configuration."""
     if self._given_dataset:
       return self._given_dataset
     key = 'data', _key_of_data(config['options'])
@@ -303,13 +305,16 @@ class Planner:
     return self._once(key, lambda: task.with_network(self._dataset(config), options))
 
   def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
-    """Returns the first result of `make` for a key, which several algorithms share."""
+    """Returns `make()`. The result is kept for later calls with the same key."""
     if key not in self._kept:
       self._kept[key] = make()
     return self._kept[key]
 
   def _seconds(self, name: str) -> float:
-    """Trains three rounds; returns the median seconds, because the first round compiles."""
+    """Trains three rounds; returns their median seconds.
+
+    The first round includes compiling, and hardly affects the median.
+    """
     given = {**self._given(name), 'rounds': 3, 'eval_every': 3}
     config = configuration.resolve(self.task, name, given)
     loaded = self._with_network(config)
@@ -367,7 +372,7 @@ class Planner:
     }
 
   def _starts(self, lines, data, rounds) -> tuple[list[dict[str, Any]], str]:
-    """Returns the commands to start with, the best first, and the reason if there is none."""
+    """Returns the recommended commands, the best first; if there are none, also the reason."""
     (few, many), described = (rounds['rounds_for_visits'], self.dataset.description)
     number = rounds['rounds'] if rounds['is_given'] else max(rounds['rounds'], few)
     facts = advice.Facts(
@@ -410,7 +415,7 @@ class Planner:
     return [*found.values()][:3], ''
 
   def _start(self, line: Mapping, facts, rounds: int, why: str) -> dict[str, Any]:
-    """Returns a command to start with, and the comparison that supports it."""
+    """Returns a recommended command, and the measured comparison that supports it."""
     name = line['algorithm']
     flags_, values = {**self._given(name), 'rounds': rounds}, self._values(name)
     if 'clients_per_round' in values:
@@ -437,9 +442,10 @@ class Planner:
     }
 
   def _negatives(self, line: Mapping) -> int:
-    """Returns the default number of negatives, or with a limit of bytes as many as it allows.
+    """Returns the number of negatives to recommend.
 
-    The number is at most a tenth of the classes, unless the default is larger.
+    Without a limit on bytes, this is the default. With a limit, it is the largest number within
+    the limit, but at most a tenth of the classes (or the default, if that is larger).
     """
     classes = self.dataset.num_classes
     wanted = default = line['negatives']
@@ -453,7 +459,7 @@ class Planner:
 
 
 def _largest(line: Mapping) -> float:
-  """Returns the bytes of the larger of an algorithm's two messages; 0: there are none."""
+  """Returns the bytes of a client's larger message, down or up; 0 if there are no clients."""
   return max(line.get('bytes_down', 0), line.get('bytes_up', 0))
 
 
@@ -519,9 +525,11 @@ if __name__ == '__main__':
   for _name, _help in _NUMBERS.items():
     app.define_float(_name, 0.0, _help, least=0.0, most=1e9)
   for _name, _help in {
-    'measure': 'train each algorithm for three rounds to measure the seconds of a round',
+    'measure': 'train each algorithm for three rounds, to measure the seconds of a round',
     'json': 'print the plan as JSON',
   }.items():
     flags.DEFINE_bool(_name, False, _help)
-  flags.DEFINE_string('output', None, 'folder for plan.json and plan.png, a picture of the bytes')
+  flags.DEFINE_string(
+    'output', None, 'folder to write plan.json to, and plan.png, a picture of the message sizes'
+  )
   app.run(main, __doc__, settings.narrow_help)

@@ -56,7 +56,10 @@ def _range(of: Mapping[str, float]) -> str:
 
 
 def _filled(text: str, width: int, first: str = '', others: str = '', end: str = '\n') -> str:
-  """Returns text in lines that end with `end`, indented by `first` and `others`."""
+  """Wraps text into lines that end with `end`.
+
+  `first` indents the first line, and `others` the other lines.
+  """
   lines = textwrap.wrap(
     text,
     width - len(end) + 1,
@@ -142,7 +145,7 @@ def _of_starts(found: Mapping, width: int) -> str:
         told += ' Your sizes differ from these by more than a factor of 4.'
       if drawn and found.get('most_bytes'):
         told += ' The number of negatives may have been different.'
-    # A line of the command must not end within quotes.
+    # A line break within quotes would change the command.
     words = (w.replace(' ', '\0') for w in map(shlex.quote, shlex.split(start['command'])))
     command = _filled(' '.join(words), width, indent, f'{indent}  ', ' \\\n')
     text += command.replace('\0', ' ') + _filled(told, width, indent, indent)
@@ -158,7 +161,7 @@ def write(found: Mapping, folder: str) -> str:
   for way, marker in (('down', 'o'), ('up', '^')):
     sent = [line[f'bytes_{way}'] / _MEGA for line in lines]
     ax.scatter(rows, sent, marker=marker, label=way, alpha=0.7)
-  for line in lines:  # Algorithms at the same place share an annotation.
+  for line in lines:  # Algorithms with equal sizes share an annotation.
     place = line['class_rows'], float(f'{line["bytes_down"] / _MEGA:.2g}')
     places.setdefault(place, []).append(line['algorithm'])
   for place, (name, *others) in places.items():

@@ -10,11 +10,12 @@ Inputs must fit the model:
   rows            tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data
   sparse text     lines of feature:value, with or without labels and a header
   characters      lines of text, for which the model predicts the next character
-  item histories  tables of users and items; predicts items that a user does not have yet
+  item histories  tables of users and items; the model predicts items that a user does not
+                  have yet
 
-The command prints the best classes of each input with their scores (logits). If the
-inputs have labels (folders with the names of classes, a column, labels in sparse text),
-it also prints the scores of the predictions. It does not need the training data.
+The command prints the best classes of each input with their logits. The inputs may have
+labels: the names of folders, a column of a table, or labels in sparse text. With labels, the
+command also prints how accurate the predictions are. It does not need the training data.
 """
 
 from absl import flags
@@ -23,48 +24,55 @@ from launch import app, settings
 from tasks import own_data
 from tff_xc import errors
 
-flags.DEFINE_string('run_dir', None, 'directory of a run')
-flags.DEFINE_string('model', None, 'folder that launch.export wrote; instead of --run_dir')
+flags.DEFINE_string('run_dir', None, 'directory of the run that trained the model')
+flags.DEFINE_string(
+  'model', None, 'folder of a model that launch.export wrote, instead of --run_dir'
+)
 flags.DEFINE_string(
   'round',
   'chosen',
-  'with --run_dir: checkpoint to use: chosen, the best round if the run chose it by'
-  ' validation examples, otherwise the last; last; best; or the number of a round',
+  'with --run_dir: checkpoint to use. chosen: the best round if the run chose it by validation'
+  ' examples, otherwise the last round; last: the last round; best: the best round; or the number'
+  ' of a round',
 )
 flags.DEFINE_integer('top', 5, 'number of classes to print for each input', lower_bound=1)
-flags.DEFINE_string('output', None, '.csv file to write; default: print one line per input')
+flags.DEFINE_string('output', None, '.csv file to write; default: print a line for each input')
 flags.DEFINE_string(
   'label_column',
   None,
-  "column of a table that has the true classes; default: the column of the run's table, if the"
-  ' input has it',
+  "column of a table that has the true classes; default: the label column of the run's own table,"
+  ' if the input has it',
 )
 flags.DEFINE_enum(
   'corrupt',
   None,
   own_data.CORRUPT.choices,
-  'skip: leave out unreadable images, print their number, and leave their cells in --output'
-  ' empty; fail: stop at the first unreadable image. Default: skip',
+  'what to do with unreadable images. skip: print their number, and leave their cells in --output'
+  ' empty; fail: stop at the first one. Default: skip',
 )
 flags.DEFINE_integer(
   'neighbors',
   0,
-  'number of nearest inputs of --gallery to find for each input, by embedding',
+  'number of nearest neighbors in --gallery to find for each input, by the distance of embeddings',
   lower_bound=0,
   upper_bound=10_000,
 )
-flags.DEFINE_string('gallery', None, 'folder or file of inputs for --neighbors')
+flags.DEFINE_string(
+  'gallery', None, 'folder or file with the inputs in which to search for --neighbors'
+)
 flags.DEFINE_enum(
   'index',
   'exact',
   ('exact', 'hnsw'),
-  'index of --neighbors; hnsw: an approximate graph for millions of inputs (needs faiss-cpu),'
-  ' whose recall is printed',
+  'how to search for --neighbors. exact: compare all embeddings; hnsw: use an approximate index,'
+  ' for millions of inputs. hnsw needs faiss-cpu, and the command then prints the recall',
 )
 flags.DEFINE_string(
-  'picture', None, '.png, .pdf or .svg to write, with the first images and their --neighbors'
+  'picture',
+  None,
+  '.png, .pdf or .svg file to write, a picture of the first images with their --neighbors',
 )
-settings.define_named_flags(encoder='network of --run_dir, if it is MODULE:FUNCTION')
+settings.define_named_flags(encoder='network of --run_dir, if it has the form MODULE:FUNCTION')
 settings.define_cache_flag()
 settings.define_picture_flag()
 

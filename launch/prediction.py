@@ -1,4 +1,4 @@
-"""Predicts with a trained model, and finds neighbours. Imports TensorFlow."""
+"""Predicts with a trained model, and finds nearest neighbors. Imports TensorFlow."""
 
 import contextlib
 import csv
@@ -21,11 +21,11 @@ from tff_xc.data import description as description_lib
 from tff_xc.measure import catalog, neighbors as neighbors_lib, ranking
 from tff_xc.report import run_files
 
-# The largest number of scores in memory at once, and of examples in a block.
+# The largest number of scores in memory at once, and the largest number of examples in a block.
 _SCORES, _BLOCK = 2**24, 256
-# The number of queries for which an approximate index is compared with the exact answer.
+# The number of queries on which an approximate index is compared with exact search.
 _CHECKED = 1000
-# The largest numbers of rows and columns in a picture of neighbours.
+# The largest number of rows, and of columns, in a picture of neighbors.
 _ROWS, _COLUMNS = 8, 10
 
 
@@ -56,7 +56,10 @@ def run(
   corrupt: str = '',
   named: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
-  """Predicts, and prints or writes the results; returns scores. See the flags of `predict`."""
+  """Predicts classes, and prints or writes them; returns the scores of the predictions.
+
+  The arguments are the flags of `launch.predict`.
+  """
   for path in filter(None, (output, picture)):
     _check_written(path, [*inputs, *filter(None, [gallery])])
   neighbors_lib.check(index)
@@ -186,14 +189,14 @@ def _check_written(path: str, inputs: Sequence[str]) -> None:
 def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
   """Yields a function that writes a row to a CSV, or prints it."""
   if output is None:
-    # A line has the classes, and after a semicolon the neighbors.
+    # A line has the classes, and after a semicolon the neighbors, if there are any.
     classes = sum(name.startswith('class_') for name in heading)
 
     def show(row):
       pairs = [
         f'{wording.shown(name)} {value}'
         for name, value in zip(row[1::2], row[2::2], strict=True)
-        if name  # Places are empty if the user already has all other items.
+        if name  # A name is empty if the user already has all other items.
       ]
       near = '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
       nothing = 'no new item' if row[1:] else 'left out'
@@ -318,7 +321,8 @@ def _onnx(path: pathlib.Path) -> Callable:
   return lambda arguments: dict(zip(names, session.run(None, arguments), strict=True))
 
 
-# Loaders by format. Each maps a folder to a function of raw examples (arrays by name).
+# Loaders by format. A loader takes a folder and returns a function from raw examples (arrays by
+# name) to outputs.
 LOADERS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
 
 
@@ -326,10 +330,10 @@ LOADERS = {'saved_model': _saved_model, 'tflite': _tflite, 'onnx': _onnx}
 
 
 def _scores(model: Model, blocks: Sequence[tuple[np.ndarray, Any]]) -> tuple[dict[str, float], int]:
-  """Returns mean scores over the inputs whose label the model knows, and their number.
+  """Returns mean scores, and the number of inputs whose label the model knows.
 
-  `blocks` has predictions int [B, k], best first, and labels as in `raw_examples`. The scores
-  are top1 and top5, or for label sets p@k, hit@k, recall@k and ndcg@k.
+  The scores are means over these inputs: top1 and top5, or for label sets p@k, hit@k, recall@k
+  and ndcg@k. `blocks` has predictions int [B, k], best first, and labels as in `raw_examples`.
   """
   if not blocks:
     return {}, 0
@@ -380,8 +384,8 @@ class _Neighbors:
     self._labels = np.array(labels, object)
     self._k, self._kind, self._image = k, kind, gallery.image
     self._index = neighbors_lib.build(kind, np.concatenate(points))
-    # The first rows for a picture; for each query with a label, whether its first k neighbors
-    # include that label; and the first queries with their keys and neighbors.
+    # _drawn: the first rows, for a picture. _hits: for each query with a label, whether its first k
+    # neighbors include the label. _first: the first queries, with their keys and neighbors.
     self._drawn, self._hits, self._first = [], [], []
 
   def add(self, rows: list[list], block, embeddings: np.ndarray) -> None:
@@ -402,7 +406,10 @@ class _Neighbors:
         self._drawn.append((row[0], numbers, far))
 
   def _without_self(self, index, queries, keys: list) -> np.ndarray:
-    """Returns the nearest inputs with a different key, int64 [q, k], filled up with -1."""
+    """Returns the nearest inputs except for the query itself, int64 [q, k].
+
+    An input with the query's key is the query itself. -1 stands for a missing input.
+    """
     kept = np.full([len(queries), self._k], -1, np.int64)
     found = index.find(queries, min(self._k + 1, len(self._names)))
     for row, (numbers, key) in enumerate(zip(found, keys, strict=True)):
@@ -411,7 +418,10 @@ class _Neighbors:
     return kept
 
   def scores(self) -> dict[str, float]:
-    """Returns R@k, if all gallery inputs have labels. Prints the recall of an approximate index."""
+    """Returns the retrieval recall R@k, if all inputs of the gallery have labels.
+
+    For an approximate index, also prints its recall.
+    """
     if self._kind != neighbors_lib.EXACT:
       exact = neighbors_lib.Exact(self._index.points)
       of_exact = [self._without_self(exact, queries, keys) for queries, keys, _ in self._first]
@@ -427,7 +437,7 @@ class _Neighbors:
     return {f'retrieval_recall@{k}': float(mean[k - 1]) for k in catalog.AT if k <= self._k}
 
   def draw(self, image: Callable[[int], np.ndarray], path: str) -> None:
-    """Draws the first inputs, each with its neighbours on the right."""
+    """Draws the first inputs, with the neighbors of each input on its right."""
     from tff_xc.report import neighbor_pictures
 
     rows = []
@@ -443,9 +453,9 @@ class _Neighbors:
 
 
 def _texts(block) -> list[str | None]:
-  """Returns the labels of the inputs (an image's folder, or a column), or None for each.
+  """Returns the label of each input: the folder of an image, or a column. None: no label.
 
-  They may be classes that the model does not know.
+  The model may not know the label.
   """
   if block.folders:
     return [folder or None for folder in block.folders]

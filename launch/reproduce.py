@@ -1,7 +1,7 @@
-"""Runs tables and figures of the papers and compares them with the printed numbers.
+"""Repeats published tables and figures, and compares the results with the printed numbers.
 
   python -m launch.reproduce fedmlh/table5
-  python -m launch.reproduce fedss fedaws     # All of these papers, small; or: all.
+  python -m launch.reproduce fedss fedaws     # All results of these papers; `all`: all papers.
   python -m launch.reproduce fedmlh/table3 --scale=paper [--task=eurlex-4k-sets] \\
     [--algorithm=fedmlh] [--seeds=0,1,2] [any flag of launch.train]
   options: [--output=DIR] [--jobs=N] [--finished_only] [--needs]
@@ -10,15 +10,15 @@
 
   --scale=small  (default) runs in minutes on data that the program generates
   --scale=real   runs in hours on small real data, such as CIFAR-10
-  --scale=paper  trains with the published settings on the paper's data: on all tasks of
-                 the table whose data exist, or on --task. Other flags replace settings,
-                 or select the rows that have these settings
+  --scale=paper  trains with the published settings on the paper's data: on --task, or on all
+                 tasks of the table whose data this machine has. Other flags replace settings
+                 of all rows. If rows differ in a setting, the flag of the setting selects rows
 
-The same command resumes after an interruption. Before it trains, it prints what is
-missing, how many rounds are left and about how long they take. Results that do not
-accept a flag are skipped, and a line says why. `all` does not include our own
-comparisons, `methods` and `scaffold/table3`. Results go to OUTPUT/PAPER/TABLE, their
-runs to OUTPUT/runs, and OUTPUT/report.html shows all results.
+After an interruption, the same command resumes. Before it trains at the scale real or paper,
+the command prints which data are missing, how many rounds are left, and about how long they
+take. The command skips a result that does not accept a flag, and prints the reason. `all` does
+not include our own comparisons, `methods` and `scaffold/table3`. The command writes results to
+OUTPUT/PAPER/TABLE and runs to OUTPUT/runs. OUTPUT/report.html shows all results.
 """
 
 import pathlib
@@ -78,16 +78,18 @@ if __name__ == '__main__':
     'scale',
     'small',
     table.SCALES,
-    'small: generated data, in minutes; real: small real data, in hours; paper: the published'
-    ' data and settings',
+    'size of the experiments. small: generated data, in minutes; real: small real data, in hours;'
+    ' paper: the published data and settings',
   )
-  flags.DEFINE_string('seeds', None, "seeds of every experiment; default: the table's")
   flags.DEFINE_string(
-    'output', None, 'directory of results and runs; default: runs/reproduce-SCALE'
+    'seeds', None, 'seeds of every experiment, such as 0,1,2; default: the seeds of the table'
   )
-  flags.DEFINE_bool('finished_only', False, 'train nothing, and show the finished runs')
+  flags.DEFINE_string(
+    'output', None, 'directory to write results and runs to; default: runs/reproduce-SCALE'
+  )
+  flags.DEFINE_bool('finished_only', False, 'do not train; show the results of finished runs')
   flags.DEFINE_bool(
-    'needs', False, 'train nothing, and print the missing data and a rough time for all runs'
+    'needs', False, 'do not train; print which data are missing, and about how long all runs take'
   )
   settings.define_jobs_flag()
   settings.define_picture_flag()

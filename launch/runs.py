@@ -1,12 +1,15 @@
 """Trains planned runs, each in its own process, several at a time.
 
-`launch.sweep` plans the points of a grid, and `launch.reproduce` the rows of tables.
+`launch.sweep` plans a run for each point of a grid, and `launch.reproduce` for each row of a
+table.
 
-A run's memory is free after its end, and a crash ends only one run. Each child is in its
-own process group, so Ctrl-C reaches the children through this module, which gives them
-time to end. A kill of this process ends them, too, and so does a second Ctrl-C. A run that
-is interrupted between rounds saves its state. Most runs are interrupted within a round,
-which has overwritten the state; they resume from the last checkpoint.
+If a run crashes, the other runs continue. When a run ends, its memory is free. Each child
+process has its own process group, so Ctrl-C reaches only this process. This module then asks
+the children to end, and gives them time. A second Ctrl-C, or killing this process, ends the
+children at once.
+
+A run that is interrupted between two rounds saves its state. Within a round, it cannot save
+the state, because the round has overwritten it. The run then resumes from its last checkpoint.
 """
 
 import contextlib
@@ -32,17 +35,17 @@ from tff_xc.measure import catalog
 from tff_xc.report import run_files
 
 _ROOT = pathlib.Path(__file__).parents[1]
-# The longest name of a run's directory. File systems allow 255 bytes, and the name of the log
-# is longer.
+# The longest name of a run's directory. File systems allow 255 bytes, and the log's name is longer
+# than the directory's name.
 _LONGEST_NAME = 200
 _POLL_SECONDS = 0.2
 # A run may have to finish a round, an evaluation and a checkpoint before it ends.
 _GRACE_SECONDS = 60.0
 # The share of the free memory that parallel runs may use.
 _MEMORY_SHARE = 0.8
-# The child process executes this code, and then becomes the run, so no Python runs between fork
-# and exec. If this process ends, the system kills the run (1 is PR_SET_PDEATHSIG of
-# <sys/prctl.h>). A killed run can resume.
+# The child process executes this code, and then becomes the run, so no Python code runs between
+# fork and exec. The code asks the system to kill the run when this process ends (1 is
+# PR_SET_PDEATHSIG of <sys/prctl.h>). A killed run can resume.
 _BECOME = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -58,7 +61,7 @@ class Run:
   values: Mapping[str, Any]  # The settings of the grid point or of the table's row.
   config: Mapping[str, Any]  # The configuration from `configuration.resolve`.
   folder: pathlib.Path
-  name: str = ''  # The name of the grid point or row to print; '': print `values`.
+  name: str = ''  # The printed name of the grid point or row; '': `values` are printed.
 
   @property
   def seed(self) -> int:
@@ -83,9 +86,9 @@ def text_of(value: bool | float | str) -> str:
 
 
 def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pathlib.Path:
-  """Returns ROOT/FIRST_client_learning_rate=0.1_negatives=40.
+  """Returns the folder ROOT/FIRST_client_learning_rate=0.1_negatives=40.
 
-  A name that is too long for file systems is cut, and ends with a digest of the whole name.
+  If the name is too long for file systems, it is cut, and a digest of the whole name is appended.
   """
   words = [*first]
   for name, value in values.items():
@@ -111,7 +114,7 @@ def seeds(text: str) -> list[int]:
 def train(
   runs: Sequence[Run], given: Mapping[str, Any], output: pathlib.Path, jobs: int
 ) -> dict[pathlib.Path, str]:
-  """Trains the unfinished runs of a task; returns the reasons of failures by folder."""
+  """Trains the unfinished runs of a task; returns the reasons for failures, by folder."""
   waiting = [run for run in runs if not is_finished(run)]
   if waiting:
     check_files(runs[0].task, runs[0].config['data_dir'])
@@ -154,11 +157,14 @@ def is_finished(run: Run) -> bool:
 
 
 def check_data(runs: Sequence[Run]) -> None:
-  """Refuses runs on different data if their options, which may change data, are equal."""
+  """Refuses runs that used different data although their task options are equal.
+
+  Different task options may change the data.
+  """
   first: dict[str, tuple[Run, Mapping]] = {}
   for run in runs:
     if not run_files.is_run(run.folder):
-      continue  # The run has not started.
+      continue  # The run has not started yet.
     config = run_files.read_config(run.folder / run_files.CONFIG)
     options = json.dumps(config.get('options'), sort_keys=True)
     data = config.get('data', {})
@@ -172,7 +178,7 @@ def check_data(runs: Sequence[Run]) -> None:
 
 
 def check_files(task: str, data_dir: str) -> None:
-  """Refuses a directory without the task's data, before each run would."""
+  """Refuses a directory that does not have the data of the task."""
   if find := tasks.get(task).find:
     find(data_dir)
 
@@ -203,7 +209,7 @@ class Child:
 
   def __init__(self, run: Run, arguments: Sequence[str]):
     self.run = run
-    self.error: str | None = None  # The reason of a failure, in one sentence.
+    self.error: str | None = None  # The reason for a failure, in one sentence.
     self.seconds = 0.0  # The duration of the run.
     self._log = run.folder.with_name(run.folder.name + '.log')
     self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -237,7 +243,7 @@ class Child:
       self._process.terminate()  # Background processes ignore SIGINT.
 
   def end(self, deadline: float) -> None:
-    """Waits until `deadline` (of `time.monotonic`), and kills the remaining processes."""
+    """Waits until `deadline` (of `time.monotonic`), and then kills the processes that still run."""
     with contextlib.suppress(subprocess.TimeoutExpired):
       self._process.wait(max(deadline - time.monotonic(), 0))
     with contextlib.suppress(ProcessLookupError):
@@ -258,13 +264,13 @@ class Child:
 def run_all(
   runs: Sequence[Run], arguments_of: Callable[[Run, int], Sequence[str]], jobs: int
 ) -> Iterator[tuple[Child, int]]:
-  """Executes all runs in order, `jobs` at a time; 0: as many as fit the memory.
+  """Executes all runs in order, `jobs` at a time. 0: as many at a time as fit into memory.
 
-  With 0, the first run is alone. Then as many runs execute in parallel as there are cores, and
-  as fit into memory if each is as large as the first. `arguments_of` receives the number of
-  runs that share the cores; for the last runs, this is the number of runs that are left.
-  Yields every child that has ended, with the number of parallel runs. Closing the iterator
-  ends all children.
+  With 0, the first run executes alone. Then as many runs execute in parallel as there are
+  cores, but only as many as fit into memory if each is as large as the first. `arguments_of`
+  receives a run and the number of runs that share the cores. If fewer runs are left, it
+  receives their number. Yields every child that has ended, with the number of parallel runs.
+  Closing the iterator ends all children.
   """
   waiting, running, limit = list(runs), [], jobs
   try:
@@ -282,7 +288,7 @@ def run_all(
         yield child, limit or 1
       interrupts.check()
   finally:
-    for child in running:  # This lets children save their states.
+    for child in running:  # The children may save their states.
       child.interrupt()
     deadline = time.monotonic() + _GRACE_SECONDS
     for child in running:
@@ -290,9 +296,9 @@ def run_all(
 
 
 def fitting(peak_bytes: int) -> int:
-  """Returns the number of runs of this size to execute in parallel, at least one."""
+  """Returns the number of runs of this size to execute in parallel, which is at least one."""
   if pathlib.Path('/dev/nvidia0').exists():
-    return 1  # The GPU memory that a run needs is unknown.
+    return 1  # Nothing tells how much GPU memory a run needs.
   cores = len(os.sched_getaffinity(0))
   usable = _MEMORY_SHARE * memory.free_bytes()
   return max(1, min(cores, int(usable / max(peak_bytes, 1))))

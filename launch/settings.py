@@ -16,11 +16,11 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.options import hyperparameters as hp
 from tff_xc.report import pictures, run_files
 
-# Flags that most runs need, besides --task, --algorithm and --run_dir; --help lists them.
+# The flags that --help lists besides --task, --algorithm and --run_dir. Most runs need them.
 COMMON = ('data_dir', 'split', 'encoder', 'rounds', 'eval_every', 'seed')
 COMMON += ('clients_per_round', 'local_epochs', 'batch_size', 'device')
 COMMON += ('client_learning_rate', 'server_learning_rate')
-# Flags of all commands that only --help=all lists.
+# Flags that commands share, and that only --help=all lists.
 _RARE = ('cache_dir', 'picture_format')
 # The groups of flags in --help=all, in order.
 _GROUPS = 'run', 'data and network', 'clients', 'server', 'algorithm', 'runtime'
@@ -40,15 +40,15 @@ _CHOSEN = {'task': tasks.TASKS, 'algorithm': algorithms.ALGORITHMS}
 
 
 def parameters() -> dict[str, hp.Hyperparameter]:
-  """Returns all parameters that flags can set, by name."""
+  """Returns all parameters that flags can set, by name: settings, hyperparameters, task options."""
   return {**configuration.SETTINGS, **algorithms.HYPERPARAMETERS, **tasks.OPTIONS}
 
 
 def define_experiment_flags(without: Collection[str] = ()) -> None:
   """Defines --task, --algorithm, and a flag for every parameter."""
   for name, entries in _CHOSEN.items():
-    text = f'{", ".join(entries)}; `python -m launch.list {name}s` describes them'
-    flags.DEFINE_string(name, None, f'{text}; --help=all lists all flags')
+    text = f'one of {", ".join(entries)}. `python -m launch.list {name}s` describes them'
+    flags.DEFINE_string(name, None, f'{text}. --help=all lists all flags')
   define_cache_flag()
   groups: dict[str, list] = {group: [] for group in _GROUPS}
   for parameter in parameters().values():
@@ -59,13 +59,16 @@ def define_experiment_flags(without: Collection[str] = ()) -> None:
 
 
 def define_flags(of: Iterable[hp.Hyperparameter], group: str = '') -> None:
-  """Defines a flag for each parameter. `changes` returns the parameters that are set."""
+  """Defines a flag for each parameter.
+
+  The default of each flag is None, so that `changes` can tell which flags the user set.
+  """
   for parameter in of:
     kind = type(parameter.default)
     text = parameter.help
     if parameter.choices:
       text += ' (' + '|'.join(parameter.choices) + ')'
-    # --help shows the flags of a module together.
+    # --help lists flags with the same `module_name` together.
     more = {'module_name': group} if group else {}
     if kind is bool:
       flags.DEFINE_bool(parameter.name, None, text, **more)
@@ -87,10 +90,11 @@ def _group(name: str) -> str:
 
 
 def narrow_help(arguments: Sequence[str]) -> None:
-  """Removes flags that --help does not list; those that most runs need remain.
+  """Removes the flags that --help does not list.
 
-  With --task or --algorithm, the flags that apply to them remain, with the values of such a
-  run. With --help=all, all flags remain.
+  Without --task and --algorithm, the flags that most runs need remain; with --help=all, all
+  flags remain. With --task or --algorithm, the flags that apply to them remain. Their defaults
+  then are the values that such a run uses.
   """
   del arguments
   values = flags.FLAGS
@@ -126,14 +130,14 @@ def _that_apply(task, algorithm, given: dict[str, Any]) -> dict[str, Any]:
   return known | given
 
 
-def define_calibration_flags(what: str = 'all scores') -> None:
+def define_calibration_flags(what: str = 'the model is scored') -> None:
   """Defines `--calibrate` and its options. `calibration` returns their values."""
   flags.DEFINE_integer(
     'calibrate',
     None,
-    f'number of virtual features per class on which the class rows are trained before {what}.'
-    " They come from a normal distribution with the mean and covariance of all clients'"
-    ' embeddings of the class (CCVR)',
+    f'train the class rows on this number of virtual features per class before {what} (CCVR).'
+    ' The virtual features of a class are drawn from a normal distribution, which has the mean'
+    " and covariance of all clients' embeddings of the class",
     lower_bound=1,
     upper_bound=hp.INT32_MAX,
   )
@@ -147,15 +151,15 @@ def define_calibration_flags(what: str = 'all scores') -> None:
   app.define_float(
     'calibrate_learning_rate',
     None,
-    'learning rate of SGD on the virtual features of --calibrate; default: the'
-    " run's --client_learning_rate",
+    'learning rate of SGD on the virtual features of --calibrate. Default: the'
+    ' --client_learning_rate of the run',
     least=0.0,
     most=1e30,
   )
 
 
 def calibration() -> tuple[int, int, float | None] | None:
-  """Returns the arguments of `launch.trained.calibrated`; None: no calibration."""
+  """Returns the arguments of `launch.trained.calibrated`; None if --calibrate is not given."""
   values = flags.FLAGS
   check_of('calibrate', ('calibrate_epochs', 'calibrate_learning_rate'))
   if not values.calibrate:
@@ -164,21 +168,24 @@ def calibration() -> tuple[int, int, float | None] | None:
 
 
 def define_named_flags(**meanings: str) -> None:
-  """Defines flags for a run's data and encoder from names and help texts; see `named`."""
+  """Defines flags by which a user names the data or the encoder of a run.
+
+  `meanings` has the help text of each flag. `named` returns the values.
+  """
   for name, meaning in meanings.items():
     if name == 'encoder':
-      meaning += '. Code that only the run directory names is never executed'
+      meaning += '. The program executes this code only if you name it here'
     flags.DEFINE_string(name, None, meaning)
 
 
 def named() -> dict[str, str]:
-  """Returns the values of the given flags for a run's data and encoder, by name."""
+  """Returns the values of the flags of `define_named_flags` that are given, by name."""
   names = ('encoder', *configuration.DATA_FILES)
   return {n: v for n, v in changes().items() if n in names}
 
 
 def check_of(of: str, names: Sequence[str]) -> None:
-  """Refuses the options `names` if the flag `of` that they belong to is not given."""
+  """Refuses the options `names` if the user does not give the flag `of`, to which they belong."""
   if flags.FLAGS[of].value is None:
     refuse(names, f'goes with --{of}; also give --{of}, such as --{of}=5')
 
@@ -188,8 +195,8 @@ def define_jobs_flag() -> None:
   flags.DEFINE_integer(
     'jobs',
     0,
-    'number of parallel runs; 0: first a single run, then as many as the cores and the memory'
-    ' allow',
+    'number of runs to train at the same time. 0: train the first run alone, then as many at a'
+    ' time as the cores and the memory allow',
     lower_bound=0,
     upper_bound=hp.INT32_MAX,
   )
@@ -200,8 +207,8 @@ def define_cache_flag() -> None:
   flags.DEFINE_string(
     'cache_dir',
     None,
-    'directory that keeps parsed text files for later runs; you may delete it at any time. Default:'
-    f' ${cache_folder.VARIABLE}, then $XDG_CACHE_HOME/tff_xc, then ~/.cache/tff_xc',
+    'directory that keeps parsed data files for later runs. You may delete it at any time. Default:'
+    f' ${cache_folder.VARIABLE} if it is set, else $XDG_CACHE_HOME/tff_xc, else ~/.cache/tff_xc',
   )
 
 
@@ -221,8 +228,8 @@ def define_picture_flag() -> None:
   flags.DEFINE_string(
     'picture_format',
     None,
-    'additional formats of pictures: pdf, svg or pdf,svg, with editable text. A .png is'
-    ' always written',
+    "also write each picture as pdf, svg or both ('pdf,svg'), with editable text. The program"
+    ' always writes a .png',
   )
 
 
@@ -239,7 +246,7 @@ def refuse_arguments(arguments) -> None:
 
 
 def refuse(names: Iterable[str], why: str) -> None:
-  """Refuses those of the flags `names` that are given."""
+  """Refuses the command line if one of the flags `names` is given; `why` completes the sentence."""
   for name in names:
     if flags.FLAGS[name].present:
       raise errors.InputError(f'--{name} {why}')

@@ -5,11 +5,12 @@
     [--seeds=0,1,2] [--output=DIR] [--jobs=N] [--metric=top1] \\
     [any flag of launch.train]
 
-Every run has a run directory OUTPUT/NAME=VALUE_.../seedS like those of launch.train. All
-settings are checked before the first run starts. The same command continues a sweep that
-stopped: finished runs are kept, and unfinished runs resume. If a run fails or diverges, the
-sweep reports it and continues. At the end the command prints a table with mean ± sample std
-over seeds, marks the best row with '*', and writes sweep.md, sweep.csv and sweep.png.
+Every run has a run directory OUTPUT/NAME=VALUE_.../seedS, as launch.train writes it. The
+command checks all settings before the first run starts. If a sweep stops, the same command
+continues it: finished runs are kept, and unfinished runs resume. If a run fails or diverges,
+the sweep reports the failure and continues. At the end, the command prints a table with the
+mean ± sample standard deviation over seeds, and marks the best row with '*'. It writes
+sweep.md, sweep.csv and sweep.png.
 """
 
 import itertools
@@ -30,7 +31,10 @@ from tff_xc.report import methods, run_files, tables, text_table
 def points(
   grids: Sequence[str], parameters: Mapping[str, hp.Hyperparameter]
 ) -> list[dict[str, Any]]:
-  """Returns the product of grids NAME:VALUE,VALUE,... The last grid varies fastest."""
+  """Returns the points of the product of grids NAME:VALUE,VALUE,...
+
+  The last grid varies fastest.
+  """
   found: dict[str, list] = {}
   for grid in grids:
     name, _, texts = grid.partition(':')
@@ -108,10 +112,10 @@ def write(
 ) -> str:
   """Writes the files of a sweep; returns the table as text.
 
-  A row is a grid point, in the order of the grids, and '*' marks the best row by `metric`.
-  None: the validation score by which the runs choose a round, otherwise the first score. A
-  point has no values if one of its seeds failed, because a mean over the other seeds would
-  favour it. `failures` has the reasons of failures by run directory.
+  Each grid point has a row, in the order of the grids. '*' marks the best row by `metric`. If
+  `metric` is None, this is the validation score by which the runs choose a round, or else the
+  first score. If one of the seeds of a point failed, the row has no values, because a mean over
+  the other seeds could be too good. `failures` has the reasons for failures by run directory.
   """
   from tff_xc.report import curves
 
@@ -171,7 +175,7 @@ def _table(
   failures: Mapping[pathlib.Path, str],
   metric: str | None,
 ):
-  """Returns a row for each grid point; it has no values if a seed failed."""
+  """Returns a row for each grid point. The row has no values if a seed failed."""
   finished = {
     name: [run for run in point if run.folder not in failures] for name, point in points.items()
   }
@@ -221,18 +225,20 @@ if __name__ == '__main__':
   flags.DEFINE_multi_string(
     'grid',
     [],
-    'NAME:VALUE,VALUE,...: a flag of launch.train and its values. Repeat --grid for'
-    ' the product of several grids',
+    'flag of launch.train and the values to try, as NAME:VALUE,VALUE,... Repeat --grid to try all'
+    ' combinations of several flags',
   )
   flags.DEFINE_string('seeds', '0', 'seeds of every grid point, such as 0,1,2')
-  flags.DEFINE_string('output', None, 'directory of the sweep; default: runs/sweep_TASK_ALGORITHM')
+  flags.DEFINE_string(
+    'output', None, 'directory to write the sweep to; default: runs/sweep_TASK_ALGORITHM'
+  )
   settings.define_jobs_flag()
   settings.define_picture_flag()
   flags.DEFINE_string(
     'metric',
     None,
-    'metric that decides which row is best, or a target such as top1:0.7, for which fewer rounds'
-    ' are better. Default: the validation score by which the runs choose a round, otherwise the'
-    ' first score',
+    'score that decides which row is best; or a target such as top1:0.7, and then the row with'
+    ' the fewest rounds is best. Default: the validation score by which the runs choose a round,'
+    ' otherwise the first score',
   )
   app.run(main, __doc__, settings.narrow_help)

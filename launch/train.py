@@ -1,10 +1,10 @@
-"""Trains a federated classifier and writes everything about the run.
+"""Trains a federated classifier, and writes its checkpoints, scores and curves.
 
   python -m launch.train --task=glyphs-demo --algorithm=fedss --run_dir=runs/demo
 
-The same command with the same --run_dir resumes a run that stopped. `--help` lists the
-flags that most runs need. With --task and --algorithm, it lists the flags that apply to them,
-with their values. --help=all lists all flags.
+If a run stops, the same command with the same --run_dir resumes it. `--help` lists the flags
+that most runs need. With --task and --algorithm, `--help` lists the flags that apply to them,
+with the values that the run would use. --help=all lists all flags.
 """
 
 import os
@@ -18,7 +18,9 @@ from launch import app, settings
 from tasks import experiment
 from tff_xc.report import run_files, tables, text_table
 
-flags.DEFINE_string('run_dir', None, 'directory of the run; default: runs/TASK_ALGORITHM_seedS')
+flags.DEFINE_string(
+  'run_dir', None, 'directory to write the run to; default: runs/TASK_ALGORITHM_seedS'
+)
 settings.define_experiment_flags()
 settings.define_picture_flag()
 

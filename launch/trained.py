@@ -23,8 +23,8 @@ from tff_xc.round import algorithm as algorithm_lib, parts, process as process_l
 from tff_xc.runtime import registry as runtimes
 
 LAST, BEST = 'last', 'best'
-# If the run chose the best round by validation: this round, or if it has no checkpoint, the
-# best round that has one. Otherwise the last round.
+# If the run chose the best round by a validation score: the best round that has a checkpoint.
+# Otherwise: the last round.
 CHOSEN = 'chosen'
 
 
@@ -40,7 +40,7 @@ class Trained(NamedTuple):
   class_names: list[str] | None  # None: class numbers serve as names.
   # The scores after these rounds; empty if they were not measured.
   scores: dict[str, float]
-  # The epsilon of a private run after these rounds; None: unknown, or not private.
+  # The epsilon of a private run after these rounds; None: it is unknown, or the run is not private.
   epsilon: float | None = None
 
 
@@ -54,13 +54,14 @@ class Restored(NamedTuple):
   algorithm: algorithm_lib.Algorithm
   state: process_lib.RoundState
   client_threads: int
-  # The models that clients keep; None if clients keep no models in this run.
+  # The models that clients keep; None if clients do not keep models in this run.
   kept: client_states.ClientStates | None = None
 
   def predictions(self, client: str) -> tuple[str, np.ndarray, np.ndarray]:
-    """Predicts a client's test examples, or its training examples if it has no others.
+    """Predicts the classes of a client's test examples.
 
-    Returns 'test' or 'training', the predicted classes and the true classes, int [k].
+    If the client has no test examples, its training examples are used. Returns 'test' or
+    'training', the predicted classes and the true classes, int [k].
     """
     clients, held_out = self.dataset.train, self.dataset.held_out
     part, numbers = 'training', clients.numbers(client)
@@ -76,8 +77,8 @@ def load(
 ) -> Trained:
   """Loads the model of a round: 'chosen', 'last', 'best' (by --best_by) or a number.
 
-  `named` has the encoder, if the user names it. Raises `errors.InputError` for missing or
-  damaged files, and for untrusted code.
+  `named` has the encoder that the user names on the command line, if any. Raises
+  `errors.InputError` for missing or damaged files, and for untrusted code.
   """
   path = pathlib.Path(run_dir)
   run = run_files.read_run(path, needs_metrics=False)
@@ -104,10 +105,10 @@ def load(
 def restore(
   run_dir: str, named: Mapping[str, str] | None = None, round_number: int | None = None
 ) -> Restored:
-  """Loads a run's newest checkpoint (or that of a round) and its data; installs its runtime.
+  """Loads the data of a run and its newest checkpoint; installs the default runtime.
 
-  `named` has settings that the user names: the present places of the run's data, and the
-  encoder if it is the user's code.
+  `round_number` selects another checkpoint. `named` has settings from the command line: paths
+  of data that have moved since the training, and the encoder if it is the user's code.
   """
   path = pathlib.Path(run_dir)
   found = run_files.read_run(path, needs_metrics=False).config
@@ -143,7 +144,7 @@ def calibrated(
   """Calibrates the class rows of a run with CCVR; returns the run and the calibration.
 
   The arguments are those of `ccvr.Calibration`. If `rate` is None, the client learning rate
-  is used. The result leaves out the models that clients keep.
+  is used. The result does not have the models that clients keep.
   """
   if rate is None:
     rate = found.algorithm.local_training.learning_rate
@@ -160,9 +161,10 @@ def calibrated(
 
 
 def check_rows(config: Mapping, instead: str) -> None:
-  """Refuses to predict classes if only clients train class rows, and keep them.
+  """Refuses to predict classes if clients keep and train their own class rows.
 
-  `config` is the run's config.json, and `instead` says what the user can do.
+  The class rows of the server are then not trained. `config` is the run's config.json, and
+  `instead` says what the user can do.
   """
   if config.get('hyperparameters', {}).get('head_epochs'):
     raise errors.InputError(
@@ -172,7 +174,7 @@ def check_rows(config: Mapping, instead: str) -> None:
 
 
 def check_encoder(path: pathlib.Path, config: Mapping, named: Mapping[str, str]) -> None:
-  """Refuses to run code that config.json names, unless the user names it, too."""
+  """Refuses to run code that config.json names, except if the user names it, too."""
   recorded = str(run_files.flat(config).get('encoder', ''))
   shown = wording.shown(recorded)
   if named.get('encoder', recorded) != recorded:
@@ -193,7 +195,7 @@ def round_of(run_dir: str, wanted: str) -> int | None:
 
 
 def choose_client(clients, wanted: str | None) -> str:
-  """Returns the client `wanted`; if None, the one of the first hundred with most examples."""
+  """Returns `wanted`; if None, the client with most examples among the first hundred."""
   if wanted is None:
     return max(clients.client_ids[:100], key=lambda c: len(clients.numbers(c)))
   if wanted not in clients.client_ids:
@@ -205,7 +207,10 @@ def choose_client(clients, wanted: str | None) -> str:
 def _with_moved_data(
   path: pathlib.Path, config: Mapping, named: Mapping[str, str]
 ) -> dict[str, Any]:
-  """Returns a run's configuration with `named` applied. The run directory may be untrusted."""
+  """Returns a run's configuration, in which `named` replaces settings.
+
+  The run directory may be untrusted.
+  """
   options, others = {**config.get('options', {})}, {}
   for name in named.keys() - {'encoder'}:
     (options if name in options else others)[name] = named[name]

@@ -83,7 +83,11 @@ def _positive(name: str, num_classes: int, **defaults) -> task.Task:
       task.EMBEDDING_DIM,
       task.LOGIT_SCALE,
       hp.Hyperparameter(
-        'depth', 8, 'number of layers of the ResNet, 6n + 2 (8, 32, 56)', least=8, most=1202
+        'depth',
+        8,
+        'number of layers of the ResNet, of the form 6n + 2, such as 8, 32 or 56',
+        least=8,
+        most=1202,
       ),
       *_OPTIONS,
       split='class',

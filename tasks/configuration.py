@@ -46,33 +46,33 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
   for setting in (
     # NumPy's generators accept only seeds below 2³².
     _setting('seed', 0, 'seed of all random draws', most=2**32 - 1),
-    _setting('rounds', 0, "number of rounds; default: the task's", 1),
-    _setting('eval_every', 0, "number of rounds between evaluations; default: the task's", 1),
+    _setting('rounds', 0, 'number of rounds of training; default: set by the task', 1),
+    _setting('eval_every', 0, 'number of rounds between evaluations; default: set by the task', 1),
     _setting(
       'checkpoint_every',
       0,
-      'number of rounds between checkpoints. A checkpoint is also written after about five'
-      ' minutes without one. Default: eval_every',
+      'number of rounds between checkpoints. The run also writes a checkpoint if the last one is'
+      ' about five minutes old. Default: the value of eval_every',
       least=1,
     ),
     _setting(
       'client_threads',
       0,
-      'number of clients that train at the same time; with --runtime=cluster, in each worker.'
-      ' 0: one per core',
+      'number of clients that train at the same time; with --runtime=cluster, the number in each'
+      ' worker. 0: one per core',
       most=1024,
     ),
     hp.Hyperparameter(
       'runtime',
       runtimes.DEFAULT,
-      'runtime that executes TFF computations',
+      'runtime that executes the TFF computations; see docs/runtime.md',
       choices=runtimes.names(),
     ),
     hp.Hyperparameter(
       'device',
       '',
-      "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1';"
-      ' default: the GPUs that TensorFlow sees, or the CPU if there are none',
+      "devices that train clients: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'. Default: all"
+      ' GPUs that TensorFlow sees; the CPU if there are none',
     ),
     hp.Hyperparameter(
       'precision',
@@ -84,100 +84,102 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     _setting(
       'worker_timeout',
       runtimes.WORKER_TIMEOUT,
-      'with --runtime=cluster: seconds without progress after which a worker is stopped and'
-      ' other workers train its clients',
+      'with --runtime=cluster: number of seconds without progress after which the run stops a'
+      ' worker. Other workers then train its clients',
       least=1,
     ),
     hp.Hyperparameter(
       'cluster_address',
       '',
       "with --runtime=cluster: address IP:PORT of the head of a running Ray cluster, or 'auto'"
-      ' for the cluster on this machine. Default: $RAY_ADDRESS; without it, Ray starts on this'
-      ' machine for this run',
+      ' for the cluster on this machine. Default: $RAY_ADDRESS. If it is not set, the run starts'
+      ' Ray on this machine',
     ),
     hp.Hyperparameter(
       'cluster_without_token',
       False,
-      'accept a Ray cluster without a token. Such a cluster runs the programs of anybody who can'
-      ' reach it',
+      'accept a Ray cluster without a token. Anybody who can reach such a cluster can run'
+      ' programs on it',
     ),
     hp.Hyperparameter(
       'target',
       '',
       'scores to reach, METRIC:VALUE separated by commas, such as top1:0.7,mcc:0.5. The run'
-      " counts the rounds until it reaches each score. Default: the task's",
+      ' counts the rounds until it reaches each score. Default: set by the task',
     ),
     hp.Hyperparameter(
       'best_by',
       '',
-      'score that chooses the best round, such as hit@10_validation. A score of test examples'
-      " makes the test scores of that round too high. Default: the task's",
+      'score by which to choose the best round, such as hit@10_validation. If it is a score of'
+      ' test examples, the test scores of the best round are too optimistic. Default: set by the'
+      ' task',
     ),
     hp.Hyperparameter(
       'tracker',
       trackers.NONE,
-      'experiment tracker that also receives settings, metrics and pictures. mlflow uses'
-      ' $MLFLOW_TRACKING_URI, by default a folder of the run, and wandb uses $WANDB_MODE. A'
+      'experiment tracker to which the run sends settings, metrics and pictures. mlflow writes to'
+      ' $MLFLOW_TRACKING_URI, or by default to a folder of the run. wandb reads $WANDB_MODE. A'
       ' resumed run may use another tracker',
       choices=trackers.NAMES,
     ),
     hp.Hyperparameter(
       MORE_METRICS,
       '',
-      "scores to measure besides the task's, separated by commas:"
-      ' top5,hit@3,recall@5,retrieval_recall@1, ...',
+      'additional scores to measure, separated by commas: top5,hit@3,recall@5,retrieval_recall@1,'
+      ' ...',
     ),
     hp.Hyperparameter(
       START_FROM,
       '',
-      'run directory or folder of `launch.export --format=npz` that gives the initial encoder'
-      ' and class rows; default: random weights',
+      'run directory, or folder of `launch.export --format=npz`, from which the run takes the'
+      ' initial encoder and class rows; default: random weights',
     ),
     hp.Hyperparameter(
       START_FROM_ROWS,
       SAME_NAMES,
-      "class rows to take from --start_from: 'same_names', the rows of classes that have the"
-      " same name there; 'none', no rows, so all class rows start at random",
+      "class rows to take from --start_from. 'same_names': the rows of classes that have the same"
+      " name there and in this run; 'none': no rows, so that all class rows start at random",
       choices=(SAME_NAMES, 'none'),
     ),
     _setting(
       'early_stopping_patience',
       0,
-      'stop after this many evaluations without a better --best_by score; 0: never stop early',
+      'stop the run after this many evaluations in which the score --best_by did not improve; 0:'
+      ' never stop early',
     ),
     hp.Hyperparameter(
       'client_test_fraction',
       0.0,
-      "share of each client's examples that is held out of training to score single clients."
-      ' The examples are drawn with --data_seed, or with seed 0 if the task has no such option',
+      'share of the examples of each client to hold out of training, for scores of single'
+      ' clients. --data_seed decides which examples (seed 0 if the task does not have this option)',
       least=0,
       most=0.5,
     ),
     hp.Hyperparameter(
       'unseen_clients',
       0.0,
-      'share of the clients that is held out of training, to score clients that the model has'
-      ' not seen. The clients are drawn with --data_seed',
+      'share of the clients to hold out of training, for scores on clients that the model has not'
+      ' seen. --data_seed decides which clients',
       least=0,
       most=0.9,
     ),
     hp.Hyperparameter(
       'dp_epsilon',
       0.0,
-      'with --dp: epsilon of the model after all rounds, from which --dp_noise_multiplier is'
-      ' computed. 0: --dp_noise_multiplier sets the noise',
+      'with --dp: epsilon that the model should have after all rounds. The program computes'
+      ' --dp_noise_multiplier from it. 0: --dp_noise_multiplier sets the noise',
       least=0,
     ),
     _setting(
       'evaluate_clients',
       0,
       'number of training clients that score the model on their own held-out examples at every'
-      ' evaluation. The clients are drawn with --seed. 0: none',
+      ' evaluation. --seed decides which clients. 0: none',
     ),
     hp.Hyperparameter(
       'data_dir',
       os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
-      f'directory of all data sets, or your own data; default: ${DATA_VARIABLE}',
+      f'directory with all data sets, or path of your own data; default: ${DATA_VARIABLE}',
     ),
   )
 }

@@ -32,13 +32,13 @@ OPTIONS = (
   hp.Hyperparameter(
     'encoder',
     SMALL,
-    f'the network: {", ".join(ENCODERS)}; `python -m launch.list encoders` describes them',
+    f'network: {", ".join(ENCODERS)}; `python -m launch.list encoders` describes them',
   ),
   hp.Hyperparameter(
     'encoder_weights',
     '',
     'initial weights of a MobileNet: a .h5 file of tf.keras.applications, or imagenet, which'
-    ' Keras downloads. BatchNorm becomes GroupNorm. Default: random weights',
+    ' Keras downloads. The network has GroupNorm in place of BatchNorm. Default: random weights',
   ),
   hp.Hyperparameter(
     'norm_groups',
@@ -51,16 +51,16 @@ OPTIONS = (
   hp.Hyperparameter(
     'bottleneck',
     True,
-    "put a linear layer with --embedding_dim outputs on a MobileNet's features. false: the"
-    ' features (1280 with V2, 960 with V3) are the embedding',
+    'add a linear layer with --embedding_dim outputs to a MobileNet. false: the features of the'
+    ' MobileNet are the embedding (1280 numbers with V2, 960 with V3)',
   ),
   hp.Hyperparameter(
     'crop',
     MIDDLE,
-    "part of a training image to use: 'middle', the same as in tests; 'random', a random square of"
-    " --image_size from an image scaled to 8/7 of it (FedSS: 224 of 256); 'scale', a part of"
-    " random area and aspect ratio, mirrored at random (FedVC). With 'random' and 'scale', tests"
-    ' use the middle 7/8',
+    "part of each training image to use. 'middle': the same part as in tests; 'random': a random"
+    ' square of --image_size from an image scaled to 8/7 of this size (FedSS: 224 of 256);'
+    " 'scale': a part of random area and aspect ratio, mirrored at random (FedVC). With 'random'"
+    " and 'scale', tests use the middle 7/8",
     choices=(MIDDLE, 'random', 'scale'),
   ),
   hp.Hyperparameter(

@@ -20,30 +20,30 @@ _SHAPE = (
   hp.Hyperparameter(
     'examples_per_client',
     60,
-    'number of examples per client of procedural data',
+    'number of examples of each client in generated data',
     least=1,
     most=10**7,
   ),
   hp.Hyperparameter(
     'consecutive_classes',
     False,
-    'give clients of procedural data successive classes, so that with as many clients as classes'
-    ' each class belongs to one client. false: each client draws its classes at random',
+    'give each client of generated data consecutive classes, as if a list sorted by class were'
+    ' cut into clients. false: each client draws its classes at random',
   ),
 )
 _GROUPS = (
   hp.Hyperparameter(
     'class_groups',
     0,
-    'number of groups of similar classes of procedural data. Glyphs of a group share all strokes'
+    'number of groups of similar classes in generated data. Glyphs of a group share all strokes'
     ' except one, and features of a group lie near each other. 0: no groups',
     least=0,
   ),
   hp.Hyperparameter(
     'group_share',
     0.0,
-    "share of a client's classes that come from one group of --class_groups, which is drawn for"
-    ' each client. The other classes are drawn from all classes',
+    "share of a client's classes that come from one group of --class_groups. Each client draws"
+    ' this group at random. Its other classes come from all groups',
     least=0,
     most=1,
   ),
@@ -53,8 +53,8 @@ _POINTS = (
   hp.Hyperparameter(
     'feature_noise',
     1.0,
-    'standard deviation of the noise of each feature. The standard deviation of class centers is'
-    ' 0.5, and that of group centers 0.7',
+    'standard deviation of the noise in each generated feature. For comparison: the standard'
+    ' deviation is 0.5 for class centers, and 0.7 for group centers',
     least=0,
     most=1000,
   ),
@@ -65,14 +65,15 @@ _ANY = (
   hp.Hyperparameter(
     'classes_least',
     0,
-    "number of classes of the smallest client of procedural data. A client's examples grow in"
-    ' proportion to its classes. 0: every client has --classes_per_client',
+    'number of classes of the smallest client in generated data. The number of examples of a'
+    ' client is proportional to its number of classes. 0: every client has --classes_per_client'
+    ' classes',
     least=0,
   ),
   hp.Hyperparameter(
     'classes_most',
     0,
-    'number of classes of the largest client of procedural data; use it with --classes_least',
+    'number of classes of the largest client in generated data; use it with --classes_least',
     least=0,
   ),
   dataclasses.replace(own_data.SPLIT, choices=('', _DIRICHLET)),
@@ -80,7 +81,7 @@ _ANY = (
   hp.Hyperparameter(
     'size_deviation',
     0.0,
-    'with --split=dirichlet: standard deviation of the logarithm of client sizes, which are'
+    'with --split=dirichlet: standard deviation of the logarithm of client sizes. The sizes are'
     ' log-normal with mean --examples_per_client. 0: equal sizes',
     least=0,
     most=10,
@@ -95,8 +96,8 @@ _BY_SPLIT = {
 _RETRIEVAL_CLASSES = hp.Hyperparameter(
   'retrieval_classes',
   200,
-  'number of additional classes that are not trained on. Their images are used to measure'
-  ' retrieval',
+  'number of additional classes that are not in training. Their images measure how well the model'
+  ' retrieves images of new classes',
   least=1,
   most=10**7,
 )

@@ -13,21 +13,21 @@ _HISTORY = (
   hp.Hyperparameter(
     'history',
     20,
-    "largest number of the user's previous items that form the features of an example",
+    'use at most this number of previous items of the user as the features of an example',
     least=1,
     most=100_000,
   ),
   hp.Hyperparameter(
     'test_split',
     'last',
-    "test set: 'last', the last item of each user with at least two items; 'time', the most"
-    ' recent items, about --test_share of all items',
+    "choice of the test set. 'last': the last item of each user with at least two items; 'time':"
+    ' the most recent items, about --test_share of all items',
     choices=('last', 'time'),
   ),
   hp.Hyperparameter(
     'test_share',
     0.1,
-    'share of the items that is in the test set',
+    'share of all items to put into the test set',
     above=0,
     most=0.5,
     of='test_split',
@@ -36,21 +36,21 @@ _HISTORY = (
   hp.Hyperparameter(
     'leave_out_seen',
     True,
-    "use only the first time that a user takes an item, and omit the user's previous items from"
+    "ignore an item that a user has taken before, and leave the user's previous items out of"
     ' rankings. false: users may take an item again',
   ),
   hp.Hyperparameter(
     'hold_out_validation',
     True,
-    'hold out validation examples, whose scores choose the best round: the second-last item of'
-    ' each user with at least four items, or with --test_split=time the last --test_share of the'
-    ' items before the test',
+    'hold out validation examples, and choose the best round by their scores. These examples are'
+    ' the second-last item of each user with at least four items, or with --test_split=time the'
+    ' last --test_share of the items before the test',
   ),
   hp.Hyperparameter(
     'most_tested',
     10_000,
-    'largest number of test examples, and of validation examples, that are ranked. If there are'
-    ' more, a random sample is ranked. 0: all',
+    'largest number of test examples, and of validation examples, to rank. If there are more'
+    ' examples, the run ranks a random sample. 0: rank all',
     least=0,
   ),
 )
@@ -62,30 +62,30 @@ _COLUMNS = (
   hp.Hyperparameter(
     'time_column',
     '',
-    'column that has the time, as numbers or dates; default: time, timestamp or date. Without'
-    ' such a column, the order of the rows is the order of time',
+    'column with the time of a row, as numbers or dates; default: time, timestamp or date. If'
+    ' there is no such column, the rows must be in order of time',
   ),
 )
 TIE = hp.Hyperparameter(
   'tie_items',
   True,
-  'use one row of --embedding_dim numbers for each item, both as a feature and as a class.'
-  ' Clients request, receive and send this row once. false: use two tables, one of feature rows'
-  ' and one of class rows. Default: false for algorithms whose class rows cannot be features',
+  'use the same row of --embedding_dim numbers for an item as a feature and as a class. Clients'
+  ' then request, receive and send the row once. false: features and classes have separate tables.'
+  ' Default: true, but false if class rows cannot be features',
 )
 NETWORK = (
   encoders.OPTIONS[0].with_default(encoders.SEQUENCE),
   hp.Hyperparameter(
     'attention_blocks',
     1,
-    'number of blocks, each of self-attention and two layers (--encoder=sequence)',
+    'with --encoder=sequence: number of blocks, each with self-attention and two dense layers',
     least=1,
     most=2,
   ),
   hp.Hyperparameter(
     'dropout',
     0.2,
-    'dropout rate of the input and of every sub-layer (--encoder=sequence)',
+    'with --encoder=sequence: dropout rate of the input and of every sub-layer',
     least=0,
     below=1,
   ),
@@ -101,7 +101,7 @@ _SHAPE = (
   hp.Hyperparameter(
     'series_share',
     0.35,
-    'share of the items in generated histories that are the successor of the item before, like'
+    'share of the items in generated histories that are the successor of the previous item, like'
     ' the parts of a series',
     least=0,
     most=1,

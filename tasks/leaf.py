@@ -25,8 +25,7 @@ _OF_DATA = (
   hp.Hyperparameter(
     'min_examples',
     64,
-    'smallest number of examples of a user. Users with fewer examples are left out of training'
-    ' and test',
+    'leave out users with fewer examples than this, in training and test',
     least=1,
   ),
   task.TEST_EXAMPLES,

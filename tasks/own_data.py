@@ -20,9 +20,9 @@ SPLIT = hp.Hyperparameter(
   'split',
   '',
   'which client owns each example: a CSV user_id,image_id,class, FILE.csv:COLUMN, or the folder'
-  ' or zip of launch.make_splits. Or a rule: class (one client per class), iid:100 (100 random'
-  ' clients), or dirichlet (only for CIFAR and glyphs, see --concentration). Default: the clients'
-  ' that the data name, or class for sparse text',
+  ' or zip of launch.make_splits. Or a rule: class (one client per class), iid:100 (100 clients'
+  ' with random examples), or dirichlet (only for CIFAR and glyphs, see --concentration). Default:'
+  ' the clients that the data name, or class for sparse text',
 )
 TEST_FILE = hp.Hyperparameter(
   'test_file',
@@ -33,7 +33,7 @@ TEST_FILE = hp.Hyperparameter(
 TEST_FRACTION = hp.Hyperparameter(
   'test_fraction',
   0.0,
-  'share of the training examples that is held out as test set',
+  'share of the training examples to hold out as the test set',
   least=0,
   most=0.5,
 )
@@ -42,18 +42,18 @@ CLIENTS = (SPLIT, TEST_FILE, TEST_FRACTION, task.DATA_SEED)
 IMAGE_SIZE = hp.Hyperparameter(
   'image_size',
   0,
-  'height and width of an image in pixels. The shorter side is scaled to this size, and the'
-  ' center is cropped. 0: 64, or for a .npz the shorter side of its images',
+  'height and width of an image in pixels. The program scales the shorter side to this size, and'
+  ' crops the center. 0: 64, or for a .npz the shorter side of its images',
   least=0,
   most=4096,
 )
 CORRUPT = hp.Hyperparameter(
   'corrupt',
   'skip',
-  "'skip': leave out and count unreadable images. To find them, each image is decoded once"
-  ' before its first use, which takes about 10 ms of one core (40 core hours for 14 million'
-  " images). The cache remembers the result. 'fail': skip this check and stop at the first"
-  ' unreadable image',
+  "what to do with unreadable images. 'skip': leave them out and count them. To find them, the"
+  ' program decodes each image once before its first use, which takes about 10 ms of one core per'
+  " image (40 core hours for 14 million images), and keeps the result in the cache. 'fail': do not"
+  ' check, and stop at the first unreadable image',
   choices=('skip', 'fail'),
 )
 _RECORD_FEATURES = hp.Hyperparameter(
@@ -65,8 +65,9 @@ _RECORD_FEATURES = hp.Hyperparameter(
 USER_COLUMN = hp.Hyperparameter(
   'user_column',
   '',
-  'column that names the user of each row. Default: user_id, if the table has it; for'
-  ' --task=items user_id, user or userId. Except for --task=items, the name NA means no user',
+  'column that names the user of each row. Default: user_id, if the table has it; with'
+  ' --task=items: user_id, user or userId. A row with the name NA has no user, except with'
+  ' --task=items',
 )
 _COLUMNS = (
   hp.Hyperparameter('label_column', 'class', 'column that names the class of each row'),
@@ -74,8 +75,8 @@ _COLUMNS = (
   hp.Hyperparameter(
     'id_column',
     '',
-    "column of the row identifiers, which are the image_id of a split's CSV. Default: image_id"
-    ' if the table has it, otherwise the row numbers from 0',
+    'column with the ids of the rows, to which image_id in the CSV of a split refers. Default:'
+    ' image_id if the table has it, otherwise the row numbers from 0',
   ),
   hp.Hyperparameter(
     'test_column',
@@ -95,9 +96,10 @@ _STANDARDIZE = hp.Hyperparameter(
 CLASSES = hp.Hyperparameter(
   'classes',
   '',
-  'FILE with the names of all classes, one per line (for --task=items, of all items; for .npz,'
-  ' labels). The model has these classes in this order. --dp needs this file, because class names'
-  ' taken from the data reveal which classes clients have. Default: the classes of the data',
+  'file with the names of all classes, one per line. With --task=items, the classes are the'
+  ' items; with .npz data, the labels. The model has these classes in this order. --dp needs this'
+  ' file, because class names taken from the data would reveal which classes clients have.'
+  ' Default: the classes of the data',
 )
 _FEATURE_BOUNDS = hp.Hyperparameter(
   'feature_bounds',

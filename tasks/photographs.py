@@ -169,7 +169,7 @@ _TFF = 'https://storage.googleapis.com/tff-datasets-public/'
 _LOGITS = hp.Hyperparameter(
   'logits',
   task.COSINE,
-  "how class scores are computed: 'cosine', the cosine times --logit_scale (FedSS); 'linear', a"
+  "how to compute class scores. 'cosine': the cosine times --logit_scale (FedSS); 'linear': a"
   ' linear layer with a bias (FedVC)',
   choices=(task.COSINE, task.LINEAR),
 )

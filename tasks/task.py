@@ -23,22 +23,29 @@ LOGIT_SCALE = hp.Hyperparameter(
   'logit_scale', 20.0, 'scale of the cosine logits (FedSS: 20)', above=0
 )
 NUM_CLASSES = hp.Hyperparameter(
-  'num_classes', 200, 'number of classes n of procedural data (2 to 10^7)', least=2, most=10**7
+  'num_classes', 200, 'number n of classes in generated data (2 to 10^7)', least=2, most=10**7
 )
 NUM_CLIENTS = hp.Hyperparameter(
-  'num_clients', 100, 'number of clients, if the data do not determine it', least=1, most=10**8
+  'num_clients',
+  100,
+  'number of clients, if the data do not determine this number',
+  least=1,
+  most=10**8,
 )
 CLASSES_PER_CLIENT = hp.Hyperparameter(
-  'classes_per_client', 10, 'number of classes per client, if data are split by class', least=1
+  'classes_per_client',
+  10,
+  'number of classes of each client, if the data are split by class',
+  least=1,
 )
 NUM_FEATURES = hp.Hyperparameter(
   'num_features',
   50_000,
-  'number of features per example of procedural data; at least 16 for bags of words',
+  'number of features in generated data; at least 16 for bags of words',
   least=1,
 )
 CLIENTS_PER_CLASS = hp.Hyperparameter(
-  'clients_per_class', 1, 'number of clients that share a class', least=1
+  'clients_per_class', 1, 'number of clients that share each class', least=1
 )
 HIDDEN_DIM = hp.Hyperparameter(
   'hidden_dim', 1024, 'width of the two hidden layers', least=1, most=65_536
@@ -46,28 +53,29 @@ HIDDEN_DIM = hp.Hyperparameter(
 EXAMPLES_PER_ROUND = hp.Hyperparameter(
   'examples_per_round',
   32,
-  'number of examples that a client draws for a round. With sparse text, the client requests'
+  'number of examples that a client draws for each round. With sparse text, the client requests'
   ' only the features of these examples. 0: all its examples',
   least=0,
 )
 TEST_EXAMPLES = hp.Hyperparameter(
   'test_examples',
   0,
-  'size of a random sample of the test set, which is the same in every run; 0: the whole test set',
+  'number of test examples to evaluate, a random sample that is the same in every run; 0: the'
+  ' whole test set',
   least=0,
 )
 CONCENTRATION = hp.Hyperparameter(
   'concentration',
   1.0,
-  'total concentration alpha of --split=dirichlet: each of n classes has alpha / n. If a paper'
-  ' gives every class the same value a, use n a. 0: clients of one class',
+  'with --split=dirichlet: total concentration alpha. Each of the n classes has alpha / n. If a'
+  ' paper gives the value a for each class, use n times a. 0: each client has a single class',
   least=0,
 )
 DATA_SEED = hp.Hyperparameter(
   'data_seed',
   0,
-  'seed of procedural data, of the split into clients and of held-out examples. They do not'
-  ' depend on --seed',
+  'seed of generated data, of the split into clients, and of held-out examples. --seed changes'
+  ' none of the three',
   least=0,
   most=2**63 - 1,
 )

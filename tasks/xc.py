@@ -61,7 +61,7 @@ BAGS = (
   hp.Hyperparameter(
     'feature_dim',
     512,
-    'length of a row of the feature table, which has one row for each sparse feature',
+    'length of a row of the feature table. The table has one row for each sparse feature',
     least=1,
     most=65_536,
   ),
@@ -69,7 +69,7 @@ BAGS = (
   hp.Hyperparameter(
     'select_features',
     True,
-    'let clients download and upload only the feature rows that their examples use',
+    'let clients receive and send only the feature rows that their examples use',
   ),
   task.EXAMPLES_PER_ROUND,
   hp.Hyperparameter(
@@ -80,8 +80,8 @@ _OPTIONS = (*BAGS, *_CLIENTS)
 _LABEL_GROUP_SIZE = hp.Hyperparameter(
   'label_group_size',
   0,
-  'size of groups of labels that occur together in the sparse-words task: all labels of an'
-  ' example come from one group. 0: labels are independent',
+  'in the sparse-words task: number of labels in a group. All labels of an example come from the'
+  ' same group. 0: no groups, labels are independent',
   least=0,
   most=10**7,
 )
@@ -306,24 +306,24 @@ _SETS_OPTIONS = (
   hp.Hyperparameter(
     'partition_rule',
     'code',
-    "rule that splits examples into FedMLH's clients: 'code' gives every client equally many"
-    " examples and one frequent label; 'paper' gives every client all examples of some frequent"
-    ' labels',
+    "rule that splits the examples into FedMLH's clients. 'code': all clients have equally many"
+    " examples, and each client has one frequent label; 'paper': each client has all examples of"
+    ' some frequent labels',
     choices=('code', 'paper'),
   ),
   hp.Hyperparameter(
     'validation',
     0.1,
-    'share of the training examples that is held out as a validation set, whose score chooses'
-    ' the best round; 0: none',
+    'share of the training examples to hold out as a validation set, whose score chooses the best'
+    ' round; 0: none',
     least=0,
     below=1,
   ),
   hp.Hyperparameter(
     'published_reading',
     False,
-    "read files as FedMLH's published code does: examples without labels get label 0, and the"
-    ' last, incomplete hundred of test examples is left out',
+    "read files as FedMLH's published code does. Examples without labels get label 0. If the"
+    ' number of test examples is not a multiple of 100, the last ones are left out',
   ),
   task.DATA_SEED,
 )

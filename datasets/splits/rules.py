@@ -178,11 +178,11 @@ def _flags(**settings: tuple) -> tuple[hp.Hyperparameter, ...]:
 
 
 _CLIENTS = 'number of clients'
-_FEWER = 'users with fewer examples are left out'
+_FEWER = 'leave out users with fewer examples'
 
 
 def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
-  text = 'number of images drawn from each class; classes with fewer are left out'
+  text = 'number of images to draw from each class. Classes with fewer images are left out'
   return Rule(
     summary,
     flags=_flags(images_per_class=(100, text), **dict(flags)),
@@ -203,11 +203,11 @@ def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
 
 def _inaturalist_geo(most: int, clients: int) -> Rule:
   text = (
-    'leave out cells with fewer images than this share of the largest allowed number; the'
-    ' paper has such a bound but does not state it'
+    'leave out cells with fewer images than this share of the largest allowed number. The paper'
+    ' has such a bound, but does not state its value'
   )
   return _inaturalist(
-    f'images of iNaturalist 2017 by S2 cell, divided until none has over {most:,} (FedVC);'
+    f'images of iNaturalist 2017 by S2 cell; cells have at most {most:,} images each (FedVC);'
     ' --input as for inaturalist-user-120k',
     clients,
     flags={'least_share': (0.01, text, 0.0, 1.0)},
@@ -218,35 +218,36 @@ def _inaturalist_geo(most: int, clients: int) -> Rule:
 
 RULES: Mapping[str, Rule] = {
   'dirichlet': Rule(
-    'draws the classes of each client from Dir(alpha p) (FedVC, FedIR)',
+    'draw the class distribution of each client from Dir(alpha p) (FedVC, FedIR)',
     _at('splits.dirichlet:partition'),
     _flags(
       concentration=(
         1.0,
-        'total concentration alpha; class c has alpha p_c, where p_c is its share of the'
-        ' data. If another program takes beta for each of n equal classes, alpha is'
-        ' n beta. 0: one class per client',
+        'total concentration alpha. Class c has alpha p_c, where p_c is the share of the class in'
+        ' the data. If another program takes beta for each of n equal classes, set alpha to n'
+        ' beta. 0: one class per client',
         0.0,
         1e9,
       ),
       clients=(100, _CLIENTS),
-      examples_per_client=(0, '(mean) number of examples per client; 0: deal all', 0),
+      examples_per_client=(0, 'mean number of examples per client; 0: use all examples', 0),
       size_deviation=(
         0.0,
-        "standard deviation of the logarithm of clients' sizes, which are log-normal;"
-        ' 0: equal sizes',
+        'standard deviation of the logarithm of client sizes. The sizes are log-normal. 0: equal'
+        ' sizes',
         0.0,
         10.0,
       ),
     ),
   ),
   'iid': Rule(
-    'equally many random examples for each client',
+    'give each client equally many random examples',
     _at('splits.partitions:iid'),
     _flags(clients=(100, _CLIENTS)),
   ),
   'classes_per_client': Rule(
-    'random classes for each client, whole or shared (FedAwS: one class per client)',
+    'give each client random classes, alone or shared with other clients (FedAwS: one class per'
+    ' client)',
     _at('splits.partitions:by_class'),
     _flags(
       classes_per_client=(1, 'number of classes per client'),
@@ -254,37 +255,51 @@ RULES: Mapping[str, Rule] = {
     ),
   ),
   'chunks': Rule(
-    'examples sorted by class and cut into equal clients (FedSS: SOP)',
+    'sort the examples by class, and cut them into clients of equal size (FedSS: SOP)',
     _at('splits.partitions:chunks'),
     _flags(examples_per_client=(100, 'number of examples per client')),
   ),
   'shards': Rule(
-    'examples sorted by class and cut into shards; random shards per client (FedAvg: MNIST)',
+    'sort the examples by class, cut them into shards, and give each client random shards'
+    ' (FedAvg: MNIST)',
     _at('splits.partitions:shards'),
     _flags(clients=(100, _CLIENTS), shards_per_client=(2, 'number of shards per client')),
   ),
   'frequent_labels': Rule(
-    'for sets of labels: one frequent label per client; clients overlap (FedMLH)',
+    'for examples with sets of labels: give each client one frequent label; clients may share'
+    ' examples (FedMLH)',
     _at('splits.partitions:frequent_labels'),
     _flags(
       clients=(10, _CLIENTS),
-      variant=('code', 'the rule of the published code, or of the paper', 'code', 'paper'),
-      frequency=(0.01, "least share of examples with a frequent label ('paper')", 0.0, 1.0),
+      variant=(
+        'code',
+        'use the rule of the published code, or the rule in the paper',
+        'code',
+        'paper',
+      ),
+      frequency=(
+        0.01,
+        'with --variant=paper: smallest share of all examples that a frequent label has',
+        0.0,
+        1.0,
+      ),
     ),
     labels='sets',
   ),
   'users': Rule(
-    'one client for each user, from a column of a table, LEAF, or the array client',
+    "make one client per user, from the users in a column of a table, in LEAF's JSON, or in the"
+    ' array client',
     _at('splits.partitions:users'),
     _flags(min_examples=(1, _FEWER)),
     labels='',
     users=True,
   ),
   'leaf_users': Rule(
-    'one client for each user, except a tenth of users for the test (LEAF, TurboSVM-FL)',
+    'make one client per user, and use a tenth of the users as the test set (LEAF, TurboSVM-FL)',
     _at('splits.partitions:leaf_users'),
     _flags(
-      min_examples=(0, _FEWER, 0), train_share=(0.9, 'share of the users that train', 0.01, 0.99)
+      min_examples=(0, _FEWER, 0),
+      train_share=(0.9, 'share of the users to use for training', 0.01, 0.99),
     ),
     labels='',
     users=True,
@@ -297,11 +312,15 @@ RULES: Mapping[str, Rule] = {
     ' folder of train.csv, train_attribution.csv and train_clean.csv',
     _at('landmarks:split'),
     _flags(
-      min_landmark_images=(30, 'landmarks with fewer images are left out'),
-      min_landmark_authors=(10, 'landmarks of fewer authors are left out'),
-      min_author_images=(30, 'authors with fewer images are not clients'),
-      min_author_landmarks=(5, 'authors with images of fewer landmarks are not clients'),
-      max_test=(10, 'most test images per landmark, by authors who are not clients'),
+      min_landmark_images=(30, 'leave out landmarks with fewer images'),
+      min_landmark_authors=(10, 'leave out landmarks with images by fewer authors'),
+      min_author_images=(30, 'do not make clients of authors with fewer images'),
+      min_author_landmarks=(5, 'do not make clients of authors with images of fewer landmarks'),
+      max_test=(
+        10,
+        'largest number of test images per landmark. Test images come from authors who are not'
+        ' clients',
+      ),
     ),
     users=True,
     makes_test=True,
@@ -372,7 +391,7 @@ RULES: Mapping[str, Rule] = {
     ' tar for each (in a folder or a tar), or a text file of lines SYNSET/NAME.JPEG',
     _at('imagenet21k:split'),
     _flags(
-      test_share=(0.2, 'share of each class for the test', 0.001, 0.5),
+      test_share=(0.2, 'share of each class to use as the test set', 0.001, 0.5),
       examples_per_shard=(20, 'number of images per shard, all of one class'),
       shards_per_client=(20, 'number of shards per client'),
     ),

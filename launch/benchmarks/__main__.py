@@ -1,4 +1,4 @@
-"""Runs a contender of this package in the process that `launch.benchmark` starts.
+"""Runs a contender of this package, in the process that `launch.benchmark` starts for it.
 
 python -m launch.benchmarks BENCHMARK CONTENDER SIZES_AS_JSON
 """

@@ -1,6 +1,6 @@
-"""Measures how the time and memory of a FedSS round depend on the number of classes n.
+"""Measures how the time and the memory of a FedSS round depend on the number of classes n.
 
-Contenders 'dp' are differentially private, so all n rows get noise in every round.
+The contender 'dp' is differentially private, so all n rows get noise in every round.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ _OWN_CLASSES, _NEGATIVES = 20, 80
 
 
 def make_clients(sizes, num_classes: int):
-  """Returns a cohort whose clients have images of 20 classes in turn."""
+  """Returns a cohort. The images of each client belong to 20 classes in turn."""
   random, made = np.random.default_rng(0), []
   for client in range(sizes.clients):
     x = random.integers(0, 256, [sizes.examples, 28, 28], np.uint8)

@@ -9,7 +9,7 @@ _BLOCK = 8192
 
 
 def build(contender, sizes):
-  """Builds a contender in its own process. Both contenders find the best score."""
+  """Builds a contender in its own process. Each contender returns the best score, to compare."""
   random = np.random.default_rng(0)
   embeddings = random.standard_normal([sizes.examples, sizes.dim], np.float32)
   table = random.standard_normal([sizes.num_classes, sizes.dim], np.float32)

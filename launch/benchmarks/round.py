@@ -1,8 +1,8 @@
 """Compares rounds of LEAF's FEMNIST CNN: a plain TensorFlow loop, this package and TFF.
 
-All contenders average 6.6 M parameters. Builders return a contender's round, see
-`peers.protocol`. Weights are named 'LAYER/kernel' [inputs, outputs] and 'LAYER/bias'; the last
-layer is 'class'. Imports TensorFlow.
+All contenders average 6.6 M parameters. Each builder returns a function that runs a round, see
+`peers.protocol`. Weights are named 'LAYER/kernel' [inputs, outputs] and 'LAYER/bias'. The last
+layer is 'class'. Importing this module imports TensorFlow.
 """
 
 import collections
@@ -25,10 +25,10 @@ _RATE = 0.1
 
 
 def make_arrays(sizes):
-  """Returns (initial weights by name, x [K, m, 28, 28], y [K, m]), always the same.
+  """Returns (initial weights by name, x [K, m, 28, 28], y [K, m]), with a fixed seed.
 
-  An image is the mean of a class pattern and noise. Weights and biases are drawn as PyTorch
-  draws them, U(-1, 1) / sqrt(fan_in).
+  An image is the mean of its class's pattern and noise. Weights and biases are drawn from
+  U(-1, 1) / sqrt(fan_in), as PyTorch does.
   """
   random, weights, fan_in = np.random.default_rng(0), {}, 1
   width = sizes.embedding_dim
@@ -54,7 +54,7 @@ def make_arrays(sizes):
 
 
 def write_arrays(sizes: dict, path: str) -> None:
-  """Writes the weights and the clients' x and y to a file for the peers."""
+  """Writes the initial weights and the clients' x and y to a file for the peers."""
   weights, x, y = make_arrays(types.SimpleNamespace(**sizes))
   rates = {'batch_size': sizes['batch_size'], 'learning_rate': _RATE}
   np.savez(path, x=x, y=y, **rates, **weights)
@@ -94,7 +94,7 @@ def keras_model(sizes) -> tf.keras.Model:
 
 
 def plain(sizes):
-  """Returns a round without TFF, which trains one client after another in place on one model.
+  """Returns a round without TFF. One model trains in place on one client after another.
 
   A training step is one graph call. TensorFlow uses its default threads. Deltas are
   averaged with example counts as weights.
@@ -158,11 +158,11 @@ def of_process(process, state, cohort, check):
   kept = [state]
 
   def run():
-    # The old state is not needed again, so the runtime may update it in place, as in
-    # `tff_xc.experiment.training`.
+    # The runtime may update the old state in place, because nothing reads it again;
+    # `tff_xc.experiment.training` does the same.
     state, metrics = process.next(registry.donate(kept.pop()), cohort)
     kept.append(state)
-    # This waits for every result. Eager tensors on a CPU are complete already.
+    # Reading the scalars waits for all results. Other eager tensors on a CPU are complete already.
     for leaf_value in tf.nest.flatten((state, metrics)):
       if isinstance(leaf_value, tf.Tensor) and leaf_value.shape.rank == 0:
         leaf_value.numpy()
@@ -185,7 +185,7 @@ def ours(sizes, precision_name):
   )
   state = process.initialize()
   initial = process.get_model_weights(state)
-  # These are the layouts of encoders and of `LinearHead(bias=True)`.
+  # Encoders and `LinearHead(bias=True)` have these layouts.
   weights['dense/kernel'] = np.ascontiguousarray(weights['dense/kernel'].T)
   table = np.column_stack([weights['class/kernel'].T, weights['class/bias']])
   start = classifier.ModelWeights(

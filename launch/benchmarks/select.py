@@ -10,7 +10,8 @@ from tff_xc.runtime import registry
 def build(contender, sizes):
   """Builds a contender in its own process."""
   if contender != 'floor':
-    registry.install(contender)  # It comes first, because it may set TensorFlow's threads.
+    # The runtime comes first, because it may set the threads of TensorFlow.
+    registry.install(contender)
   row_type = tff.TensorType(np.float32, [sizes.dim])
   table_type = tff.TensorType(np.float32, [sizes.rows, sizes.dim])
   keys_type = tff.TensorType(np.int32, [sizes.keys])

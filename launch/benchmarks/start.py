@@ -1,7 +1,7 @@
-"""Measures the time from a process's start to the end of its first round, by parts.
+"""Measures the time from the start of a process to the end of its first round, by parts.
 
-Every round of this benchmark is a new process. The process also runs a second round, which
-is reported as a part, but is not included in the total time.
+In this benchmark, every round is a new process. The process also trains a second round. The
+second round is reported as a part, but is not included in the total time.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Measures TurboSVM-FL's server step: SVMs of all pairs of classes, and spread-out.
+"""Measures TurboSVM-FL's server step: SVMs of all pairs of classes, and the spread-out step.
 
-The step is compared with the same step by scikit-learn, vectorised in NumPy, and with the
-least work: the inner products of all clients' class rows. A contender is NAME@CLASSES.
-Beyond 2,028 classes and 8 clients, scikit-learn takes minutes and gigabytes; leave it
-out with --contenders.
+The benchmark compares this package's step with the same step by scikit-learn, vectorized in
+NumPy, and with the minimum of work: the inner products of all clients' class rows. A contender
+is NAME@CLASSES. With more than 2,028 classes and 8 clients, scikit-learn takes minutes and
+gigabytes. Then leave it out with --contenders.
 
   python -m launch.benchmark svm --dim=64 --classes=62,964,2028 --passes=3
 """
@@ -17,17 +17,17 @@ from tff_xc.algorithms import svm
 from tff_xc.round import folding, optimizers, server
 from tff_xc.runtime import registry
 
-# The published settings. The bound C is that of the first round.
+# The published settings. C is the bound of the first round.
 _BOUND, _TOLERANCE, _STEPS = 1.0, 1e-3, 50
 _LEARNING_RATE, _EPSILON = 0.01, 1e-5
-# The noise of a client's rows relative to the range of the rows that all clients share.
+# The noise of a client's rows, relative to the common part of all clients' rows.
 _NOISE = 0.3
 _EXAMPLES = 227
 _BLOCK = 256
 
 
 def our_step(rows, weights):
-  """Returns a contender whose every round is the first server step of this package."""
+  """Returns a contender that computes this package's first server step in every round."""
   clients, classes, row_dim = rows.shape
   step = svm.SupportVectors(
     classes,
@@ -65,10 +65,10 @@ def our_step(rows, weights):
 def sklearn_step(rows, weights):
   """Returns a contender with the step that the authors published, without their loops.
 
-  scikit-learn fits the SVMs of all pairs in one call, their normals are read once,
-  and the gradient of the spread-out is a few matrix products for each class.
+  One call of scikit-learn fits the SVMs of all pairs. The normals of the SVMs are read once. For
+  each class, the gradient of the spread-out step is a few matrix products.
   """
-  from sklearn.svm import SVC  # Other contenders do not need scikit-learn.
+  from sklearn.svm import SVC  # Only this contender needs scikit-learn.
 
   clients, classes, size = rows.shape
   machine = SVC(kernel='linear', C=_BOUND, tol=_TOLERANCE, max_iter=_STEPS)
@@ -76,7 +76,8 @@ def sklearn_step(rows, weights):
 
   def run():
     with warnings.catch_warnings():
-      warnings.simplefilter('ignore')  # As published, the fit stops at the bound on steps.
+      # The fit stops at the published bound on steps, with a warning.
+      warnings.simplefilter('ignore')
       machine.fit(rows.reshape(-1, size), labels)
     supports = np.zeros(len(labels), bool)
     supports[machine.support_] = True
@@ -85,7 +86,7 @@ def sklearn_step(rows, weights):
     chosen = weights[:, None] * np.where(supports.any(axis=0), supports, True)
     new = np.einsum('mnd,mn->nd', rows, chosen) / chosen.sum(axis=0)[:, None]
     loss, gradient = similarities(new, machine.coef_)
-    # In Adam's first step, both corrected moments come from one gradient.
+    # In the first step of Adam, both bias-corrected moments come from the same gradient.
     new -= _LEARNING_RATE * gradient / (np.abs(gradient) + _EPSILON)
     check = {
       'support_vectors': float(supports.sum() / classes),
@@ -99,8 +100,9 @@ def sklearn_step(rows, weights):
 def similarities(rows, normals):
   """Returns the sum in eq. (8) and its gradient with respect to the rows.
 
-  With h = normal / |normal| and u = (w_a - w_b) . h, a pair adds exp(-u^2 / 2) to the sum.
-  It adds -u exp(-u^2 / 2) h to the gradient of w_a, and subtracts it from that of w_b.
+  With h = normal / |normal| and u = (w_a - w_b) . h, a pair adds exp(-u^2 / 2) to the sum. The
+  pair adds -u exp(-u^2 / 2) h to the gradient of w_a, and subtracts the same from the gradient
+  of w_b.
   """
   loss, gradient, start = 0.0, np.zeros(rows.shape), 0
   for a in range(len(rows) - 1):
@@ -120,7 +122,7 @@ def similarities(rows, normals):
 def build(contender, sizes):
   """Builds a contender NAME@CLASSES in its own process."""
   name, _, classes = contender.partition('@')
-  # The rows that clients send are the same in every process.
+  # All processes use the same rows of the clients.
   random, shape = np.random.default_rng(0), [int(classes), sizes.dim + 1]
   common = random.uniform(-1, 1, shape)
   noise = random.uniform(-1, 1, [sizes.clients, *shape])
@@ -135,10 +137,7 @@ def build(contender, sizes):
 
 
 def products(rows):
-  """Returns a contender that computes the inner products of rows [R, row_dim] in blocks.
-
-  Each product is computed once.
-  """
+  """Returns a contender that computes each inner product of rows [R, row_dim] once, in blocks."""
 
   def run():
     for first in range(0, len(rows), _BLOCK):

@@ -1,4 +1,8 @@
-"""Judges measured values of a published table or figure by pairs of rows and claims."""
+"""Compares measured values of a published table or figure with the paper.
+
+The comparisons are the pairs of rows that the paper's numbers order, and the claims in the
+paper's text.
+"""
 
 import collections
 import dataclasses
@@ -17,15 +21,17 @@ from tasks.papers import names, table as table_lib
 from tff_xc import errors
 from tff_xc.options import participation
 
-POINTS = 2.0  # Two values count as equal within this number of percent points.
-SHARE = 0.1  # Rounds and other counts are equal within this share of the published value.
-# Values with an uncertain deviation are ordered if their gap is this many times as large.
+POINTS = 2.0  # Two scores are equal if they differ by at most this many percentage points.
+# Counts, such as rounds, are equal if they differ by at most this share of the published one.
+SHARE = 0.1
+# If published standard deviations are uncertain, a pair counts as ordered only if the gap is this
+# many times as large as usual.
 UNSURE = 3
-GOOD = 0.9  # The good region of a grid has at least this share of the grid's best score.
-SEEDS = 3  # The least number of seeds to decide an order.
+GOOD = 0.9  # The good points of a grid have at least this share of the grid's best score.
+SEEDS = 3  # The order of two rows is undecided with fewer seeds.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
 _PLURALS = {AGREES: 'agree', DISAGREES: 'disagree', UNDECIDED: 'undecided'}
-# Options of tasks that change the model, but not which clients are drawn.
+# Task options that change the model, but do not change which clients a round samples.
 _OF_MODELS = frozenset({'embedding_dim', 'logit_scale', 'depth'})
 COSTS = (names.BEST_ROUND, names.SENT, names.SECONDS)
 Bounds = tuple[float, float]
@@ -35,12 +41,14 @@ Line = lines_lib.Line
 class Verdict(enum.StrEnum):
   """The verdict on a result.
 
-  FORMULA: nothing is trained; the reason counts the published numbers that the formula gives.
   REPRODUCED: every value equals the published one.
   SHAPE: no pair of rows disagrees with the published order, most pairs agree, and all claims
     agree.
-  NOT: a pair or a claim disagrees, or values differ and have no order.
-  UNDECIDED: none of these, for example with fewer than three seeds.
+  NOT: a pair or a claim disagrees. For results without orders: values differ.
+  UNDECIDED: the measurements do not suffice for these verdicts; for example, they have fewer
+    than three seeds.
+  FORMULA: nothing is trained. The reason for the verdict counts the published numbers that the
+    formula gives.
   """
 
   REPRODUCED = 'reproduced'
@@ -53,10 +61,11 @@ class Verdict(enum.StrEnum):
 
 
 class Order(NamedTuple):
-  """The comparison of two rows: published and measured difference, and AGREES or another word.
+  """The comparison of two rows.
 
-  `is_kept`: whether the means have the published order.
-  `is_few`: whether a row has too few seeds to decide the order.
+  `published` and `here` are the published and the measured difference. `told` is AGREES,
+  DISAGREES or UNDECIDED. `is_kept` says whether the measured means have the published order, and
+  `is_few` whether a row has too few seeds to decide the order.
   """
 
   says: str
@@ -65,7 +74,8 @@ class Order(NamedTuple):
   told: str
   is_kept: bool
   is_few: bool = False
-  claim: str = ''  # The paper's statement without its place; '': the order is a pair of rows.
+  # The claim in the paper's words, without its page; '': the comparison is a pair of rows.
+  claim: str = ''
 
 
 class Judged(NamedTuple):
@@ -85,9 +95,10 @@ class Side(NamedTuple):
   error: float  # The standard error of the mean.
   seeds: int
   by_seed: Mapping[int, float]  # {}: unknown, or some values are bounds.
-  # Rows with equal texts draw the same clients with the same seed; '': unknown.
+  # With the same seed, rows with equal texts sample the same clients; '': unknown.
   drawn: str = ''
-  is_open: bool = False  # Whether the mean is only a lower bound, because a seed missed a target.
+  # Whether the mean is only a lower bound, because a run did not reach a target.
+  is_open: bool = False
 
 
 def judge(measured: lines_lib.Measured) -> Judged:
@@ -104,14 +115,14 @@ def judge(measured: lines_lib.Measured) -> Judged:
   if not measured.is_measured:
     notes = '; '.join(measured.distinct('note'))
     return Judged(Verdict.NOT_RUN, notes or 'none of its experiments has finished')
-  # Lines without a metric only have a note on what is missing.
+  # Lines without a metric only have a note that says what is missing.
   lines = [line for line in measured.lines if line.metric]
   judged = _of_study if isinstance(found, table_lib.Study) else _of_table
   return judged(found, lines, scale)
 
 
 def finding(judged: Judged) -> str:
-  """Returns the paper's first claim whose comparisons all agree, or ''."""
+  """Returns the first claim of the paper for which all comparisons agree, or ''."""
   others = {''} | {order.claim for order in judged.orders if order.told != AGREES}
   return next((o.claim for o in judged.orders if o.claim not in others), '')
 
@@ -153,7 +164,7 @@ def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> Judg
   if outside:
     count = f'{len(outside)} of {len(holds)} {what}s do not hold'
     return Judged(Verdict.NOT, f'{count}: {"; ".join(outside)}{lacks}')
-  # Bounds count if they belong to no data set, or to a requested one.
+  # A bound is needed if it belongs to no data set, or to a requested data set.
   tasks = {'', *(line.task for line in lines)}
   wanted = {name for name in limits if name.rpartition(': ')[0] in tasks}
   known = {name for line in lines for name in (line.row, f'{line.task}: {line.row}')}
@@ -166,7 +177,7 @@ def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> Judg
 
 
 def main_lines(lines: Sequence[Line]) -> list[Line]:
-  """Returns one line for each row and metric, without costs unless the paper prints them."""
+  """Returns one line for each row and metric. Costs remain only if the paper prints costs."""
   left_out = set(COSTS) - {line.metric for line in lines if line.published}
   kept: dict[tuple[str, str], Line] = {}
   for line in lines:
@@ -195,24 +206,24 @@ def is_equal(line: Line, best: float | None = None) -> bool:
   here, printed = line.measured, line.published
   if printed.is_bound:
     return here.value > printed.value or (here.is_bound and here.value >= printed.value)
-  # The error of the best seed's value is at most the standard deviation of a seed.
+  # The error of the best seed's value is at most the standard deviation over seeds.
   error = _side(line).error if best is None else here.std or 0.0
   apart = abs(_gap(here.value if best is None else best, printed.value))
   return not here.is_bound and apart <= max(width(line), 2 * error)
 
 
 def _gap(high: float, low: float) -> float:
-  """Returns the difference of printed numbers without rounding errors: 65.9 - 63.9 is 2.0."""
+  """Returns the difference of printed numbers without float errors: 65.9 - 63.9 is 2.0."""
   return round(high - low, 9)
 
 
 @functools.cache
 def drawn(task: str, algorithm: str, changes: str) -> str:
-  """Returns, as JSON, the settings that with the seed determine a row's sampled clients.
+  """Returns the settings that, together with the seed, decide which clients a row samples.
 
-  These settings are the task, the options of its data, and the options of client
-  participation, which methods without clients do not have. Returns '' if this version does
-  not accept the row's settings.
+  The JSON text has the task, the options of its data, and the options of client participation
+  (if the algorithm has clients). Returns '' if this version of the program refuses the row's
+  settings.
   """
   try:
     config = configuration.resolve(task, algorithm, table_lib.changes(changes))
@@ -298,10 +309,10 @@ def _of_table(found: table_lib.PaperTable, lines: Sequence[Line], scale: str) ->
 
 
 def best_of_grids(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
-  """Returns the best of the rows that differ only in the tuned settings `searched`.
+  """Returns the best row of each group of rows that differ only in the tuned settings `searched`.
 
-  The changes of the best row leave out these settings. If a value of the grid is missing, the
-  best row has no measured value. Rows that missed a target rank last.
+  `changes` of the best row leaves out these settings. A row that missed a target ranks last. If
+  a row of the group has no value, the best row has no measured value, either.
   """
   grids: dict[tuple, list[int]] = {}
   for number, line in enumerate(lines):
@@ -322,18 +333,18 @@ def best_of_grids(lines: Sequence[Line], searched: Sequence[str]) -> list[Line]:
 
 
 def _place(line: Line, sign: int) -> tuple[bool, float]:
-  """Returns a key that sorts lines by `sign` times their value; lines without value are last."""
+  """Returns a key that sorts lines by `sign` times their value. Lines without a value are last."""
   here = line.measured or table_lib.Number(sign * math.inf, is_bound=True)
   return here.is_bound, sign * here.value
 
 
 def _pairs(lines: Sequence[Line], times: float = 1) -> list[Order]:
-  """Returns the comparisons of pairs of rows that the paper orders.
+  """Returns the comparisons of pairs of rows that the paper's numbers order.
 
-  The printed values of a pair differ by more than two standard deviations and `POINTS`
-  (`SHARE` for counts). For values without a standard deviation, the gap must be `times` as
-  large. A bound can be ordered only against a number below it: '>20000' is more than 9005, but
-  may be less than 39236 or '>50000'.
+  The printed values of such a pair differ by more than two standard deviations and by more than
+  `POINTS` (`SHARE` for counts). If a value has no standard deviation, the gap must be `times`
+  as large. A lower bound such as '>20000' has an order only against a smaller number: it is more
+  than 9005, but may be less than 39236 or '>50000'.
   """
   groups: dict[tuple[str, str], list[Line]] = {}
   for line in lines:
@@ -353,7 +364,7 @@ def _pairs(lines: Sequence[Line], times: float = 1) -> list[Order]:
 
 
 def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Order]:
-  """Returns the comparisons of the paper's claims whose rows are there."""
+  """Returns the comparisons of the paper's claims, for the rows that are in `lines`."""
   found = []
   for claim in claims:
     of = [line for line in lines if line.metric == claim.metric]
@@ -388,7 +399,8 @@ def _claims(claims: Iterable[table_lib.Claim], lines: Sequence[Line]) -> list[Or
 def _region(words: str, grid: Sequence[Side]) -> Side:
   """Returns the percentage of a grid's rows that have at least `GOOD` of its best score.
 
-  The error is computed from the percentages of the seeds; nan if values by seed are unknown.
+  The error is computed from the percentages of the single seeds; it is nan if the values by
+  seed are unknown.
   """
   seeds = set.intersection(*({*side.by_seed} for side in grid))
   by_seed = {s: _good([x.by_seed[s] for x in grid]) for s in sorted(seeds)}
@@ -419,9 +431,9 @@ def _gains(sides: Sequence[Side], rows: Sequence[table_lib.Row], algorithm: str)
 def _less(high: Side, low: Side, times: float = 1.0) -> Side:
   """Returns high - times * low, with its standard error.
 
-  Rows that draw the same clients are compared seed by seed, so the effect of the draw cancels.
-  For other rows, or with fewer than `SEEDS` common seeds, the means are subtracted, and
-  `by_seed` of the result is empty.
+  If both rows sample the same clients, they are compared seed by seed, so the effect of the
+  sampling cancels. For other rows, or with fewer than `SEEDS` common seeds, the means are
+  subtracted, and `by_seed` of the result is empty.
   """
   is_alike = high.drawn and high.drawn == low.drawn
   seeds = sorted(high.by_seed.keys() & low.by_seed.keys()) if is_alike else ()
@@ -445,9 +457,10 @@ def _mean_and_error(values: Iterable[float]) -> tuple[float, float]:
 def _order(
   says: str, published: str, high: Side, low: Side, least: float = 0.0, times: float = 1.0
 ) -> Order:
-  """Compares two rows. A difference decides if it exceeds two standard errors.
+  """Compares two rows. The order is decided if the difference exceeds two standard errors.
 
-  A lower bound such as '>200' decides only if every greater number would decide equally.
+  A lower bound such as '>200' decides an order only if every larger number would give the
+  same order.
   """
   difference = _less(high, low, times)
   apart, error = difference.mean - least, difference.error

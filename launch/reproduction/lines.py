@@ -1,9 +1,9 @@
-"""Measured results as numbers, and their files OUTPUT/PAPER.csv.
+"""Reads and writes measured results, which are in the files OUTPUT/PAPER.csv.
 
-A file has a line for each result of each row of a table, and for each cost of the row. The
-file writes numbers as text: '>60' if a seed missed a target, '51.7±0.4' for a published
-number, '0:51.5 1:49.3' for values by seed. `Line` has them as numbers. All lines of a
-table and scale are replaced together.
+A file has a line for each result and each cost of each row of a table. The cells are texts,
+such as '>60' if a run missed a target, '51.7±0.4' for a published number, and '0:51.5 1:49.3'
+for values by seed. The fields of `Line` are numbers. Writing a table at a scale replaces all
+its lines at this scale.
 """
 
 import contextlib
@@ -39,13 +39,13 @@ COLUMNS = (
 )
 TEXT = 'result.md'
 PAGE = 'report.html'
-# The metric of study values that have expected or published bounds.
+# The metric of values of studies that have expected or published bounds.
 VALUE = 'value'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Line:
-  """A result of a row, or a cost of the row. Unknown fields are '' or 0."""
+  """A result of a row or a cost of a row, such as seconds. Unknown fields are '' or 0."""
 
   table: str = ''
   scale: str = ''
@@ -53,7 +53,7 @@ class Line:
   task: str = ''
   algorithm: str = ''
   changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  metric: str = ''  # '': the line only has a note on what is missing.
+  metric: str = ''  # '': the line only has a note that says what is missing.
   published: Number | None = None
   measured: Number | None = None  # The mean over the seeds.
   by_seed: Mapping[int, Number] = dataclasses.field(default_factory=dict)
@@ -67,7 +67,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """The measurements of a result at a scale; there are no lines if nothing was measured."""
+  """The measurements of a result at a scale. Without measurements, there are no lines."""
 
   found: table_lib.Result
   scale: str
@@ -80,7 +80,7 @@ class Measured:
 
   @property
   def form(self) -> table_lib.Form:
-    """The result's form at this scale."""
+    """The form of the result at this scale: its rows, seeds and claims."""
     return self.found.form(self.scale)
 
   @property
@@ -89,7 +89,7 @@ class Measured:
     return self.distinct('command') or [command(self.found.name, self.scale)]
 
   def distinct(self, name: str) -> list[str]:
-    """Returns the distinct texts of a column, except ''."""
+    """Returns the distinct texts of a column that are not empty."""
     return [*filter(None, dict.fromkeys(getattr(x, name) for x in self.lines))]
 
   @property
@@ -110,7 +110,10 @@ class Measured:
     return f'{text} {found.notes}'.strip()
 
   def write(self, output: pathlib.Path) -> None:
-    """Replaces the lines of the result at this scale in the file, in the papers' order."""
+    """Replaces the lines of the result at this scale in its file.
+
+    The lines of a file have the order of the paper's results.
+    """
     path = path_of(output, self.found.name)
     own = self.found.table, self.scale
     kept = [x for x in read_all(path) if (x.table, x.scale) != own]
@@ -129,7 +132,7 @@ def command(name: str, scale: str) -> str:
 
 
 def path_of(output: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the CSV that has a result, by its name."""
+  """Returns the path of the CSV that has the result with this name."""
   return output / f'{name.partition("/")[0]}.csv'
 
 
@@ -193,14 +196,17 @@ def _cells(line: Line) -> list[str]:
     'seeds': line.seeds or '',
     'rounds': line.rounds or '',
   }
-  # Reasons may have line breaks, and names of files may have any characters.
+  # Notes may have line breaks, and names of files may have any characters.
   cells = [str(values[name]).replace('\n', ' ') for name in COLUMNS]
   return [*map(wording.shown, cells)]
 
 
 @contextlib.contextmanager
 def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Makes and yields a directory. Errors of the block in writing to it name the directory."""
+  """Makes and yields a directory.
+
+  If the block cannot write to the directory, the error message names it.
+  """
   with files.writing(where, 'name another --output'):
     where.mkdir(parents=True, exist_ok=True)
     yield where

@@ -1,7 +1,7 @@
-"""Shows results in a terminal, as Markdown, and all of them in OUTPUT/report.html.
+"""Shows results in a terminal, as Markdown, and in OUTPUT/report.html.
 
-The HTML page needs no network, and shows the pictures in the folders of the results. It has no
-date, so equal results give equal bytes.
+The HTML page has all results, with the pictures in their folders, and needs no network. It has
+no date, so equal results give equal bytes.
 """
 
 import itertools
@@ -21,8 +21,8 @@ Line = lines_lib.Line
 Measured = lines_lib.Measured
 _NONE = table_lib.NONE
 _SIZES = {'small': 'small', 'real': 'on real data', 'paper': "at the paper's size"}
-_BESIDE = 2  # The largest number of results that stand beside each other.
-_LONG = 24  # A table with more rows is folded away in HTML.
+_BESIDE = 2  # A table with more metrics has a row for each metric, instead of columns.
+_LONG = 24  # The HTML page collapses tables with more rows.
 _WHY = 110  # The number of characters of a reason in the overview.
 _VERDICTS = judge.Verdict
 # The mark and the meaning of each verdict.
@@ -65,7 +65,7 @@ class Cells(NamedTuple):
 
 
 def tables(measured: Measured) -> list[Cells]:
-  """Returns the tables of a result in this order: results, costs, orders."""
+  """Returns the tables of a result in this order: values, costs, comparisons of rows."""
   found = measured.found
   if isinstance(found, table_lib.Formula):
     heading, *rows = found.cells
@@ -99,7 +99,10 @@ def to_text(measured: Measured) -> str:
 
 
 def to_markdown(measured: Measured, is_short: bool = False) -> str:
-  """Returns tables and verdict, which end in a newline; `is_short`: without costs and orders."""
+  """Returns the tables and the verdict of a result, which end in a newline.
+
+  With `is_short`, costs and comparisons of rows are left out.
+  """
   blocks = []
   for title, heading, rows in tables(measured):
     if not (title and is_short):
@@ -128,7 +131,7 @@ def counted(verdicts: Sequence[judge.Verdict]) -> str:
 
 
 def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> list[Cells]:
-  """Returns a table of measurements by row and metric, and one of values with their bounds."""
+  """Returns a table of measurements by row and metric, and a table of values with bounds."""
   is_several = len({line.task for line in lines}) > 1
   cells, values = {}, []
   for line in lines:
@@ -160,9 +163,10 @@ def _of_study(found: table_lib.Study, lines: Sequence[Line], scale: str) -> list
 
 
 def _of_results(lines: Sequence[Line], scale: str) -> Cells:
-  """Returns a table of measured and published values, at the paper's scale with differences.
+  """Returns a table of measured and published values.
 
-  Up to `_BESIDE` results have columns of their own; more results have rows.
+  At the paper's scale, the table also has their differences. Up to `_BESIDE` metrics have
+  columns of their own; with more metrics, each metric of a row has its own line.
   """
   best, main = judge.best_seeds(lines), judge.main_lines(lines)
   headings = {
@@ -184,7 +188,10 @@ def _of_results(lines: Sequence[Line], scale: str) -> Cells:
 def _wide(
   cells: Mapping[tuple[str, str], Sequence[str]], headings: Mapping[str, Sequence[str]]
 ) -> Cells:
-  """Returns a table with a row for each row of `cells`, by (row, metric), and columns by metric."""
+  """Returns a table with a row for each row and columns for each metric.
+
+  The keys of `cells` are (row, metric). `headings` has the headings of a metric's columns.
+  """
   rows: dict[str, list[str]] = {row: [row] for row, _ in cells}
   for row, shown in rows.items():
     for metric, columns in headings.items():
@@ -223,7 +230,7 @@ def _mean(line: Line) -> str:
 
 
 def _difference(line: Line, best: float | None) -> str:
-  """Formats the difference from the published value; '*' marks unequal values: '-9.0 *'."""
+  """Formats the difference from the published value, as '-9.0 *'; '*' marks unequal values."""
   here, printed = line.measured, line.published
   if not (here and printed):
     return _NONE
@@ -257,7 +264,7 @@ def _costs(lines: Sequence[Line]) -> Cells:
 
 def write(output: pathlib.Path, scale: str) -> pathlib.Path:
   """Writes the page of all results at a scale; returns its path."""
-  import jinja2  # It is imported late, so that flags are checked first.
+  import jinja2  # jinja2 is imported late, so that flags are checked before.
 
   shown = [_shown(output, found, scale) for found in registry.RESULTS.values()]
   environment = jinja2.Environment(
@@ -297,7 +304,7 @@ def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[st
     problems.append(str(e))
   verdict, why, _ = judge.judge(measured)
   folder = output / found.name
-  # A formula has no lines. It is shown if it was requested, so that its text exists.
+  # A formula has no lines. The page shows it if the user requested it, so that its text exists.
   is_shown = bool(measured.lines)
   if isinstance(found, table_lib.Formula):
     is_shown = (folder / lines_lib.TEXT).is_file()
@@ -329,7 +336,7 @@ def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[st
 
 
 def _html_tables(measured: Measured) -> list[dict[str, Any]]:
-  """Returns the tables of a result. Costs, orders and long tables are folded away."""
+  """Returns the tables of a result. Costs, comparisons and long tables are collapsed."""
   made = []
   for place, cells in enumerate(tables(measured), 1):
     columns = zip(*cells.rows, strict=True)

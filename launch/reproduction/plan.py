@@ -1,7 +1,8 @@
-"""Plans results: the rows that flags choose, their runs, and the data that they need.
+"""Plans the runs of published results: chooses rows by the flags, and checks the data.
 
-All tables of an output directory share their runs, so that a figure of a table's runs costs
-nothing. Runs are in OUTPUT/runs/TASK/ALGORITHM_NAME=VALUE.../seedS.
+Tables with the same --output share runs with equal settings, so a figure about the runs of a
+table trains nothing. The directories of runs are
+OUTPUT/runs/TASK/ALGORITHM_NAME=VALUE.../seedS.
 """
 
 import collections
@@ -29,7 +30,7 @@ _KEPT_RESULTS = pathlib.Path(__file__).parents[2] / 'docs' / 'results'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-  """The request of a command line. None: all tasks, all algorithms, or the table's seeds."""
+  """The flags of a command line. None: all tasks, all algorithms, or the seeds of the table."""
 
   scale: str
   output: pathlib.Path
@@ -39,7 +40,8 @@ class Request:
   seeds: Sequence[int] | None = None
   jobs: int = 0  # The number of parallel runs; 0: as many as fit the memory.
   train: bool = True
-  is_one: bool = True  # Whether there is only one result, whose problems end the command.
+  # Whether the user requests only one result. Then a problem with the result ends the command.
+  is_one: bool = True
 
   def limits(self) -> dict[str, Any]:
     """Returns the given flags that choose tasks, algorithms and seeds."""
@@ -49,7 +51,7 @@ class Request:
 
   def command(self, name: str) -> str:
     """Returns the command that measures a result again."""
-    # The place of the data may differ on another machine.
+    # The path of the data may differ on another machine.
     settings = table_lib.without(self.limits() | {**self.given}, ['data_dir'])
     kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
     return ' '.join([lines_lib.command(name, self.scale), *kept])
@@ -60,7 +62,7 @@ class Planned:
   """A result with checked flags."""
 
   found: table_lib.Result
-  request: Request  # The request without flags that the result does not use.
+  request: Request  # The request, without the flags that this result ignores.
   # The rows of a table, and the runs of each row by seed.
   rows: Sequence[table_lib.Row] = ()
   runs: Sequence[Sequence[runs_lib.Run]] = ()
@@ -92,14 +94,14 @@ class Planned:
 
 
 def plan_all(found: Sequence[table_lib.Result], request: Request) -> list[Planned]:
-  """Checks flags and plans results. Leaves out results that refuse a flag, and prints why."""
+  """Checks flags and plans results. Skips results that refuse a flag, and prints why."""
   planned, problems = [], {}
   for each in found:
     try:
       planned.append(plan_one(each, request))
     except errors.InputError as e:
       problems[each.name] = str(e)
-  if not planned:  # The longest refusal has the most information on valid flags.
+  if not planned:  # The longest message says most about valid flags.
     raise errors.InputError(max(problems.values(), key=len))
   for name, why in problems.items():
     print(f'left out: {name}: {why}', flush=True)
@@ -109,7 +111,7 @@ def plan_all(found: Sequence[table_lib.Result], request: Request) -> list[Planne
 def plan_one(found: table_lib.Result, request: Request) -> Planned:
   """Checks the flags of one result, and plans its runs.
 
-  If there are several results, a result may ignore flags of seeds and data.
+  If the user requests several results, this result may ignore flags of seeds and data.
   """
   table, scale = found, request.scale
   has_form = scale != 'real'
@@ -131,7 +133,8 @@ def plan_one(found: table_lib.Result, request: Request) -> Planned:
 def _used(found: table_lib.Result, request: Request) -> Request:
   """Refuses flags that a result does not use.
 
-  If there are several results, harmless unused flags are removed from the request instead.
+  If the user requests several results, unused flags of seeds and unused flags that do not
+  affect training are removed instead.
   """
   told = {*request.given, *request.limits()}
   unused, name = told, found.name
@@ -152,12 +155,12 @@ def _used(found: table_lib.Result, request: Request) -> Request:
 
 
 def _of_table(found: table_lib.PaperTable, request: Request) -> Planned:
-  """Plans the runs of the rows of a table that flags choose."""
+  """Plans the runs of those rows of a table that the flags choose."""
   form, given = found.form(request.scale), request.given
   rows = form.rows
   if request.scale != 'small':
     rows = choose(found, rows, request.task, request.algorithm)
-    # Flags that choose rows do not replace settings of other rows.
+    # A flag that chooses rows does not replace settings of the other rows.
     given = table_lib.without(request.given, _differing(rows))
     rows = having(rows, request.given)
   runs = plan_runs(rows, given, request.seeds or form.seeds, request.output)
@@ -188,7 +191,10 @@ def _of_study(found: table_lib.Study, request: Request) -> list[dict[str, Any]]:
 
 
 def _fewest(found: table_lib.Study, whole: Planned) -> Planned:
-  """Plans a study of those runs of a table that have the fewest negatives, with one seed."""
+  """Plans a study that uses runs of a table.
+
+  For each algorithm, the study uses the run with the fewest negatives and the first seed.
+  """
   rows, runs = [], []
   for algorithm in found.runs_of[1:]:
     own = [
@@ -208,8 +214,8 @@ def choose(
 ) -> list[table_lib.Row]:
   """Returns the rows of a table that flags choose.
 
-  Without `task`, rows on tasks with files are chosen, if there are any. If results are relative
-  to other rows, these rows are added to the rows of `algorithm`.
+  If `task` is None, these are the rows on tasks that read data files, or all rows if the table
+  has no such task. If results are relative to reference rows, `algorithm` also chooses these.
   """
   known = list(dict.fromkeys(row.task for row in rows))
   if task not in (None, *known):
@@ -230,7 +236,7 @@ def choose(
 
 
 def having(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> list[table_lib.Row]:
-  """Returns the rows whose distinguishing settings have the values of `given`."""
+  """Returns the rows that have the values of `given`, if rows differ in these settings."""
   kept = list(rows)
   for name in sorted(_differing(rows) & set(given)):
     values = {
@@ -282,7 +288,10 @@ def plan_runs(
 
 
 def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None:
-  """Returns the run OUTPUT/runs/encoders/NAME whose encoder a row's runs start from, or None."""
+  """Returns the run whose encoder the runs of a row start from, or None.
+
+  Its directory is OUTPUT/runs/encoders/NAME.
+  """
   name = row.changes.get('start_from')
   if name not in encoders.ENCODERS:
     return None
@@ -295,7 +304,7 @@ def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None
 def check_evaluated(
   found: table_lib.PaperTable, rows: Sequence[table_lib.Row], runs: Sequence[Sequence[runs_lib.Run]]
 ) -> None:
-  """Refuses runs that are not evaluated at the rounds that a table shows."""
+  """Refuses runs that are not evaluated after the rounds that a table shows."""
   for row, [run, *_] in zip(rows, runs, strict=True):
     budgets = (names.parse(name).budget for name in row.published)
     wanted = {each.number for each in budgets if each and each.unit == 'rounds'}
@@ -316,7 +325,10 @@ def check_evaluated(
 
 
 def tell_needs(planned: Sequence[Planned], request: Request) -> None:
-  """Prints the approximate time of the runs of results; refuses if all data are missing."""
+  """Prints the approximate time that the runs of results take.
+
+  Raises `errors.InputError` if the data of all tasks are missing.
+  """
   runs: dict[pathlib.Path, runs_lib.Run] = {}
   for each in planned:
     runs |= each.encoders | each.by_folder
@@ -341,7 +353,7 @@ def with_data(configs: Iterable[Mapping[str, Any]]) -> dict[str, bool]:
       missing[task] = str(e)
     if part := task_lib.part(tasks.get(task), directory):
       print(f'only a part: {task} in {directory} has {part}', flush=True)
-  needed_by = collections.defaultdict(list)  # Tasks by the missing data.
+  needed_by = collections.defaultdict(list)  # The tasks that need each missing part of the data.
   for task, why in missing.items():
     for part in filter(None, why.split(task_lib.ALSO)):
       needed_by[part].append(task)
@@ -392,7 +404,7 @@ def _rounds_done(run: runs_lib.Run) -> int:
 def _seconds(output: pathlib.Path) -> dict[tuple[str, str], float]:
   """Returns the median seconds of a round in earlier runs, by task and algorithm.
 
-  Runs in `output` take precedence over results in docs/results.
+  The seconds come from runs in `output`, or else from results in docs/results.
   """
   kept, own = collections.defaultdict(list), collections.defaultdict(list)
   for paper in dict.fromkeys(name.partition('/')[0] for name in registry.RESULTS):
@@ -409,7 +421,7 @@ def _seconds(output: pathlib.Path) -> dict[tuple[str, str], float]:
 
 
 def cost(run: runs_lib.Run) -> float:
-  """Returns a number that grows with the time and memory of a run."""
+  """Returns a number that grows with the time and the memory that a run needs."""
   values = run_files.flat(run.config)
   passes = values.get('local_steps') or values.get('local_epochs', 1)
   clients, layers = values.get('clients_per_round') or 1, values.get('depth', 1)

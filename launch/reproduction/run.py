@@ -19,15 +19,15 @@ Number = lines_lib.Number
 Line = lines_lib.Line
 Planned = plan.Planned
 _Runs = Sequence[run_files.Run]
-# The reasons why runs were not trained, by directory.
+# The reasons why runs were not trained, by run directory.
 _Failures = Mapping[pathlib.Path, str]
 
 
 def run_all(planned: Sequence[Planned], request: plan.Request) -> None:
   """Measures results one after another, and prints and writes them.
 
-  The runs of all tables of a paper are trained together, before its results are measured. If
-  one of several results cannot be measured, the others are measured nevertheless.
+  The runs of all tables of a paper are trained together, before the paper's results are
+  measured. If one of several results cannot be measured, the other results still are.
   """
   verdicts, damaged = [], []
   for paper, group in itertools.groupby(planned, lambda each: each.found.paper):
@@ -58,22 +58,22 @@ def run_all(planned: Sequence[Planned], request: plan.Request) -> None:
 
 
 def _train(paper: str, planned: Sequence[Planned], request: plan.Request) -> _Failures:
-  """Trains the runs of tables together, so that no core waits for a table's last run."""
+  """Trains the runs of several tables together, so that no core is idle between tables."""
   with_runs = [each for each in planned if each.runs]
   by_folder: dict[str, dict[pathlib.Path, runs_lib.Run]] = {}
   for each in with_runs:
     # Encoders are trained before the runs that start from them.
     by_folder.setdefault(plan.ENCODERS, {}).update(each.encoders)
     for folder, run in each.by_folder.items():
-      if len(with_runs) > 1:  # Rows of different tables may have equal labels.
+      if len(with_runs) > 1:  # Rows of different tables may have the same label.
         run = dataclasses.replace(run, name=f'{each.found.name} {run.point}')
       by_folder.setdefault(run.task, {}).setdefault(folder, run)
   if len(with_runs) > 1:
     print(f'{paper}: the runs of its tables and figures ...', flush=True)
   failures: dict[pathlib.Path, str] = {}
   for task, found in by_folder.items():
-    # The largest run comes first. It shows how many runs fit into memory, and no core waits for
-    # a large last run.
+    # The largest run comes first, because it shows how many runs fit into memory. If it came last,
+    # other cores would wait for it.
     waiting = sorted(found.values(), key=plan.cost, reverse=True)
     where = request.output / 'runs' / task
     for run in waiting:
@@ -86,7 +86,7 @@ def _train(paper: str, planned: Sequence[Planned], request: plan.Request) -> _Fa
       failed = runs_lib.train(waiting, {}, where, request.jobs) if waiting else {}
       failures |= {folder: f'{folder} failed: {why}' for folder, why in failed.items()}
     except BrokenPipeError:
-      raise  # The reader of the output has ended.
+      raise  # The program that reads the output has ended.
     except (errors.InputError, OSError) as e:
       failures |= {run.folder: f'{run.task}: {e}' for run in waiting}
   return failures
@@ -116,9 +116,9 @@ def _about(each: Planned, **more) -> Line:
 
 
 def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
-  """Measures a study, or reads a table's runs.
+  """Measures a study, or reads the runs of a table.
 
-  Raises `errors.InputError` if nothing was trained, now or before.
+  Raises `errors.InputError` if no run has been trained, now or earlier.
   """
   found, where = each.found, each.request.output / each.found.name
   why = [failures.get(folder) for folder in each.by_folder if not folder.exists()]
@@ -131,7 +131,8 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
   if isinstance(found, table_lib.Study):
     if not each.request.train:
       return each.measured([])
-    from launch.reproduction import studies  # It is imported late, because it needs TensorFlow.
+    # `studies` is imported late, because it imports TensorFlow.
+    from launch.reproduction import studies
 
     with lines_lib.writing(where):
       made = studies.measure(each, where)
@@ -155,8 +156,8 @@ def finished(
 ) -> list[_Runs | None]:
   """Returns the runs of each row, cut to the table's number of rounds.
 
-  A row is None if one of its seeds has not finished, because a mean over fewer seeds would be
-  mistaken for a mean over all.
+  A row has None if one of its seeds has not finished, because a reader would take the mean over
+  fewer seeds for the mean over all seeds.
   """
   return [
     [_read(found, run) for run in group] if all(map(runs_lib.is_finished, group)) else None
@@ -174,7 +175,7 @@ def _read(found: table_lib.PaperTable, planned: runs_lib.Run) -> run_files.Run:
   if found.at_rounds:
     by = ''
     run = run_files.first_rounds(run, min(found.at_rounds, run.config['rounds']))
-  # A command with a different --best_by may have trained the run.
+  # The run may have been trained with a different --best_by.
   best = run.summary.get('best_round') or {}
   if best.get('by', '') != by:
     scores = [name for name in catalog.SCORES if name in run.metrics]
@@ -190,9 +191,10 @@ def lines(
   about: Line,
   notes: Sequence[str],
 ) -> list[Line]:
-  """Returns the lines of a table. Lines of rows without runs have no values.
+  """Returns the lines of a table. The lines of a row without runs have no values.
 
-  `about` has the columns that all lines share, and `notes` the reasons for missing values by row.
+  `about` has the columns that all lines share. `notes` has, for each row, the reason why values
+  are missing.
   """
   made, labels = [], table_lib.labels(rows)
   claims = found.form(about.scale).claims
@@ -217,7 +219,7 @@ def lines(
     for name in dict.fromkeys([*wanted, names.SECONDS, names.BEST_ROUND, names.SENT]):
       value, by_seed = measured(runs, name, whole)
       if not value and name not in wanted:
-        continue  # A cost that is neither measured nor published.
+        continue  # This is a cost that is neither measured nor published.
       printed = row.published.get(name)
       own = {'published': printed, 'measured': value, 'by_seed': by_seed}
       made.append(dataclasses.replace(line, metric=name, **own))
@@ -229,9 +231,10 @@ def lines(
 
 
 def _is_claimed(claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table_lib.Row]) -> bool:
-  """Whether a row needs a claim's metric: the claim names the row's algorithm.
+  """Whether a row needs the metric of a claim.
 
-  If the paper prints the metric for any row, only rows with a printed value need it.
+  The claim must name the row's algorithm. If the paper prints the metric for any row, the row
+  must also have a printed value.
   """
   metric, has_metric = claim.metric, table_lib.has_metric
   if row.algorithm not in claim.algorithms:
@@ -247,8 +250,8 @@ def measured(
   """Returns the mean over runs, and the value of each seed, in percent or as a number.
 
   Returns None and {} if a value is missing. A score without a budget is the score of the best
-  round, if the run chose one. If a seed missed a target, its number of rounds is a bound.
-  `whole` has the runs that a relative result refers to, by the same seed.
+  round, if the run chose one. If a run missed a target, its number of rounds is a lower bound.
+  If a result is relative, `whole` has the reference runs, which are matched by seed.
   """
   parts = names.parse(name)
   references = {run.seed: run for run in whole or ()}
@@ -265,7 +268,7 @@ def measured(
 def _number(
   run: run_files.Run, parts: names.Parts, reference: run_files.Run | None
 ) -> Number | None:
-  """Returns a result of one run: a value, or the first round with a score or its lower bound."""
+  """Returns a result of one run: a value, the first round with a score, or a lower bound."""
   if not parts.is_rounds:
     value = _value(run, parts)
     factor = 100 if parts.is_percent else 1
@@ -300,7 +303,8 @@ def _value(run: run_files.Run, parts: names.Parts) -> float | None:
   if name in catalog.SCORES:
     return (best or run.summary['final']).get(name)
   last = run.metrics[name].iloc[-1] if name in run.metrics else math.nan
-  # A metric may be nan in the last round, such as support vectors of a class that was not drawn.
+  # A metric may be nan in the last round. For example, a class without clients in this round has no
+  # support vectors.
   return None if math.isnan(last) else float(last)
 
 
@@ -310,10 +314,11 @@ def draw(
   groups: Sequence[_Runs | None],
   where: pathlib.Path,
 ) -> None:
-  """Draws the learning curves of a table as result.png, or for several tasks result_TASK.png.
+  """Draws the learning curves of a table as result.png, or as result_TASK.png for several tasks.
 
-  A figure over effective rates shows the best final score at each rate. Of a grid, only the
-  curve of the best row is drawn. The title above curves is the finding, if there is one.
+  A figure over effective rates shows the best final score at each rate. If rows differ in tuned
+  settings, the figure shows only the curve of the best row. The title is the first claim of the
+  paper that the runs confirm, if there is one.
   """
   from tff_xc.report import curves
 
@@ -321,7 +326,7 @@ def draw(
   there = zip(rows, table_lib.labels(rows), groups, strict=True)
   there = [each for each in there if each[2]]
   if found.best_over:
-    score = next(iter(rows[0].published))  # The first score decides which row is best.
+    score = next(iter(rows[0].published))  # The first metric decides which row is best.
     scores = [line for line in measured.lines if line.metric == score]
     best = {line.row for line in judge.best_of_grids(scores, found.best_over)}
     there = [each for each in there if each[1] in best]
@@ -360,7 +365,10 @@ def draw(
 def by_effective_rate(
   of_rows: Sequence[tuple[table_lib.Row, _Runs]], metric: str
 ) -> dict[str, list[tuple[float, float]]]:
-  """Returns sorted pairs (effective rate, best score in percent) by the rows' other settings."""
+  """Returns sorted pairs (effective rate, best score in percent).
+
+  The keys are texts of the rows' other settings.
+  """
   rows = [row for row, _ in of_rows]
   best: dict[str, dict[float, float]] = {}
   for row, runs in of_rows:

@@ -1,9 +1,9 @@
-"""Measurements that are neither formulas nor plain runs, one function each.
+"""Measurements that are neither formulas nor plain runs. Each study is a function.
 
-A function takes the plan (`plan.Planned`), the configuration of a task, the task's loaded data
-and model, and a folder for pictures. Studies without a task use only the plan and the folder.
-The function returns lines with row, metric and measured value. Lines with the metric
-`lines.VALUE` have bounds in `tasks.papers`.
+A study takes the plan (`plan.Planned`), the configuration of a task, the task's loaded data
+and model, and a folder for pictures. A study without a task uses only the plan and the folder.
+A study returns lines with row, metric and measured value. For lines with the metric
+`lines.VALUE`, `tasks.papers` has the expected values.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ Line = lines_lib.Line
 
 
 def measure(planned: plan.Planned, folder: pathlib.Path) -> list[Line]:
-  """Measures a study on each of its tasks whose data are there."""
+  """Measures a study on each of its tasks whose data exist."""
   study, lines = STUDIES[planned.found.measure], []
   if not planned.configs:
     return study(planned, {}, None, folder)
@@ -55,15 +55,15 @@ def _line(row: str, metric: str, value: float, std: float | None = None, **more)
 
 
 def _values(values: Mapping[str, float]) -> list[Line]:
-  """Returns lines for values by name that have published or expected bounds."""
+  """Returns a line for each named value that has published or expected bounds."""
   return [_line(name, lines_lib.VALUE, value) for name, value in values.items()]
 
 
 def class_counts(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Counts the classes of clients by alpha, and measures their EMD (FedVC, fig. 10).
+  """Counts the classes of each client by alpha, and measures the skew (EMD) of the clients.
 
-  The split of CIFAR depends only on the labels, 5,000 or 500 of each class, so no files are
-  needed.
+  This is fig. 10 of FedVC. Splitting CIFAR needs only the labels, of which each class has 5,000
+  or 500. The study therefore needs no files.
   """
   grid, values, panels = [], [], {}
   for name, by_alpha in fedvc.EMD.items():
@@ -103,7 +103,7 @@ def confusion(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   for [run] in planned.runs:
     if not runs_lib.is_finished(run):
       raise errors.InputError(f'{run.folder} has not finished; run it first')
-    # These names come from flags and not from the run directory, which may be untrusted.
+    # The flags give these names. The run directory may be untrusted.
     encoder = run_files.flat(run.config).get('encoder')
     named = {'encoder': encoder} if encoder else {}
     named |= {n: v for n, v in planned.request.given.items() if n == 'data_dir'}
@@ -185,11 +185,11 @@ def statistics(dataset, counts) -> dict[str, float]:
 
 
 def gradient_noise(planned: plan.Planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Measures how much FedSS's delta differs from FullSoftmax's, by m (FedSS, fig. 9).
+  """Measures by how much FedSS's delta differs from FullSoftmax's delta, by m (FedSS, fig. 9).
 
-  The K clients of a round have the same batch and draw different negatives. All take one
-  local pass from the initial weights. In the first round the server's momentum equals the
-  mean delta, so the weights after the round differ by the difference of the deltas.
+  The K clients of a round have the same batch, but sample different negatives. Each client
+  trains one local epoch from the initial weights. In the first round, the momentum of the server
+  is the mean delta, so the weights after the round differ by the difference of the deltas.
   """
   experiment.install_runtime(config)
   found = noises(*loaded, config)
@@ -213,11 +213,11 @@ def gradient_noise(planned: plan.Planned, config, loaded, folder: pathlib.Path) 
 
 
 _BATCH, _BATCHES = 32, 4
-_FEWEST, _MOST = 5, 80  # The range of negatives in Tables 1 and 2.
+_FEWEST, _MOST = 5, 80  # The smallest and the largest number of negatives in Tables 1 and 2.
 
 
 def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
-  """Returns the mean absolute difference between FedSS's and FullSoftmax's weights, by m."""
+  """Returns the mean absolute difference of weights between FedSS and FullSoftmax, by m."""
   train, n = dataset.train, dataset.num_classes
   large = [k for k, size in enumerate(train.partition.sizes) if size >= _BATCH]
   batches = [train.partition.of_client(k)[:_BATCH] for k in large[:_BATCHES]]
@@ -237,10 +237,10 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
     built, found = process.build_process(made, config['seed']), []
     for place, batch in enumerate(batches):
       value = cohort.client_value(train, batch, 0)
-      # Each client of each batch has a different id, and therefore different negatives.
+      # Each client of each batch has its own id, and therefore its own negatives.
       ids = range(place * clients, (place + 1) * clients)
       examples = [value._replace(client_id=np.int64(each)) for each in ids]
-      # The state is new, because a round may update it in place.
+      # Each round gets a new state, because it may update the state in place.
       state = built.next(built.initialize(), examples).state
       weights = built.get_model_weights(state)
       parts = [*weights.encoder.values(), *weights.tables.values()]
@@ -250,7 +250,8 @@ def noises(dataset, model, config: Mapping[str, Any]) -> dict[int, float]:
   exact = weights_after(full.made(model=model, local_training=training))
   doubled = (_FEWEST * 2**power for power in range(n.bit_length()))
   grid, found = [m for m in doubled if m < n - own], {}
-  for m in (*grid, n - 1):  # With m = n - 1, clients draw all n - |P| other classes.
+  # With m = n - 1, clients sample all n - |P| classes that are not their own.
+  for m in (*grid, n - 1):
     sampled = fedss_lib.FedSS.made(
       model=model, max_positives=own, negatives=m, local_training=training
     )
@@ -267,16 +268,16 @@ def fedaws_theory(planned: plan.Planned, config, loaded, folder: pathlib.Path) -
     l_ccl = (1 - s_y)^2 + sum_{c != y} max(0, nu - 1 + s_c)^2          eq. (11), (12)
     l_sp  = (1 - s_y)^2 + sum_{c != y} max(0, nu - 1 + w_y . w_c)^2
 
-  Together, clients with one class and equally many examples each, and the server's eq. (7)
-  with cosine distance, minimise the mean of l_sp. The following statements come from public
-  summaries of the paper, and were not compared with the paper:
+  FedAwS minimizes the mean of l_sp if each client has one class, all clients have equally many
+  examples, and the server's eq. (7) uses the cosine distance. The following statements come from
+  public summaries of the paper. We did not compare them with the paper itself:
 
     Lemma 1   l_ccl >= 2 (nu - 1) if another class has a higher cosine, 1 < nu < 2
     eq. (17)  |l_sp - l_ccl| <= (1 + 2 nu) sum_{c != y} |w_c . (w_y - g)|
 
-  Both can be proved with better constants, nu^2 / 2 and 2 nu. Examples are drawn at random.
-  Rows are far apart, or close as after a collapse, and embeddings range from near the row of
-  their class to anywhere.
+  Both statements can be proved with better constants, nu^2 / 2 and 2 nu. The study draws random
+  examples. The rows are either far apart, or close together as after a collapse. The embeddings
+  are at various distances from the row of their class.
   """
   found, examples = [], 0
   draws = itertools.product((2, 10, 100, 1000), (0.0, 2.0), (1.1, 1.5, 1.9))
@@ -309,8 +310,8 @@ def fedaws_theory(planned: plan.Planned, config, loaded, folder: pathlib.Path) -
 def contrastive(classes: int, shared: float, margin: float, noise: float) -> dict[str, Any]:
   """Draws unit rows and embeddings, and returns their `losses`.
 
-  Before normalisation, rows share a component of length `shared`, and embeddings are the row of
-  their class plus noise of about the length `noise`.
+  Before normalization, all rows share a component of length `shared`. An embedding is the row of
+  its class plus noise of about the length `noise`.
   """
   random, dim = np.random.default_rng(classes), 64
   rows = random.normal(size=(classes, dim)) / dim**0.5 + shared * np.eye(dim)[0]
@@ -347,7 +348,7 @@ def losses(
 
 
 def fedmlh_theory(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
-  """Compares FedMLH's lemmas, theorems and figure 2 with the labels of a task."""
+  """Measures what FedMLH's lemmas, theorems and figure 2 state, on the labels of a task."""
   values, dataset = config['hyperparameters'], loaded[0]
   draw_labels(dataset, folder / f'{config["task"]}.png')
   return _values(hashed(dataset, values['hash_tables'], values['hash_buckets']))
@@ -356,13 +357,14 @@ def fedmlh_theory(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
 def hashed(dataset, tables: int, buckets: int) -> dict[str, float]:
   """Returns the values that the lemmas and theorems predict, and the measured values, by name.
 
-  With K clients and n labels, it needs memory for K n numbers.
+  Needs memory for K n numbers, with K clients and n labels.
   """
   y, known, n = dataset.train.pool.labels, dataset.propensity, dataset.num_classes
   counts, rare = known.label_counts, ~ranking.frequent(known)
   held = _held(dataset).toarray()
-  # Divergences are computed for all pairs of clients: over labels; over the buckets of a table,
-  # and of finer tables that split these buckets; and over the joint buckets of the first tables.
+  # The function computes the divergences of all pairs of clients over three groupings of the
+  # labels: single labels; the buckets of one table, and of finer tables that split these buckets;
+  # the joint buckets of the first tables.
   others = ~np.eye(len(held), dtype=bool)
 
   def divergences(counts):
@@ -446,10 +448,11 @@ def _held(dataset) -> scipy.sparse.csr_matrix:
 
 
 def concentration(held, counts) -> float:
-  """Returns the number of a label's examples on the client with most, over an even share.
+  """Returns how strongly the most frequent labels are concentrated on single clients.
 
-  The result is the mean over the K most frequent labels, where K is the number of clients.
-  `held` is int [K, n], and `counts` has the number of examples of each label.
+  For each of the K most frequent labels, where K is the number of clients, the examples on the
+  client that has most of them are divided by the mean over clients. The result is the mean of
+  these ratios. `held` is int [K, n], and `counts` has the number of examples of each label.
   """
   most = held[:, np.argsort(-counts, kind='stable')[: len(held)]]
   most = most[:, most.any(axis=0)]
@@ -459,18 +462,18 @@ def concentration(held, counts) -> float:
 def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
   """Returns the two values of Theorem 1; nan if there are no suitable labels.
 
-  The first value is the exponent of a centroid's error as a function of its positives. The
-  second is the ratio of the errors of an infrequent label and of its bucket, divided by the
-  inverse ratio of their positives.
+  The first value is the exponent of a centroid's error as a function of its number of positives.
+  For the second value, the error of an infrequent label is divided by the error of its bucket,
+  and then by the inverse ratio of their positives.
   """
   random, by_label = np.random.default_rng(0), pool.labels.tocsc()
   buckets = hashing.buckets(np.arange(len(is_frequent)), 0, num_buckets)
   positives = 2, 4, 8, 16, 32, 64
 
   def errors_of(labels, numbers: Iterable[int | None]):
-    """Returns the number of examples with any of the labels, and centroid errors.
+    """Returns the number of examples with any of the labels, and the errors of their centroid.
 
-    `numbers` has sample sizes; None stands for the number of these examples.
+    `numbers` has the sample sizes of the errors. None stands for the number of these examples.
     """
     rows = np.unique(by_label[:, labels].indices)
     x = pool.read(np.sort(random.choice(rows, min(len(rows), 5000), replace=False)))
@@ -494,7 +497,7 @@ def _centroids(pool, is_frequent, num_buckets: int) -> tuple[float, float]:
 
 
 def draw_labels(dataset, path: pathlib.Path) -> None:
-  """Draws FedMLH's figure 2: label frequencies, and clients of the most frequent labels."""
+  """Draws FedMLH's figure 2: label frequencies, and the clients that have frequent labels."""
   figure, [of_labels, of_clients] = pictures.panels(2, 2, (11, 4))
   known, held = dataset.propensity, _held(dataset).toarray()
   counts = np.sort(known.label_counts)

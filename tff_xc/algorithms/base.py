@@ -86,28 +86,28 @@ class Base:
 
   client_optimizer: str = hp.field(
     'sgd',
-    "a client's optimizer; adam starts without moments in every round",
+    'optimizer of the clients. adam starts without moments in every round',
     choices=('sgd', 'adam'),
   )
   client_learning_rate: float | None = hp.field(
     0.01,
-    "learning rate of a client's optimizer; default for adam 0.001",
+    "learning rate of the clients' optimizer; default with adam: 0.001",
     above=0,
     of='client_optimizer',
     defaults={'adam': 1e-3},
   )
-  batch_size: int = hp.field(32, 'examples in a minibatch', least=1)
+  batch_size: int = hp.field(32, 'number of examples in a minibatch', least=1)
   weight_decay: float = hp.field(
     0.0,
-    'L2 penalty on everything that clients train: weight decay times the weight is added to its'
-    " gradient, as in PyTorch's SGD and Adam",
+    'L2 penalty on all weights that clients train. The penalty adds this factor times the weight'
+    " to the gradient of the weight, as in PyTorch's SGD and Adam",
     least=0,
   )
   trainable: str = hp.field(
     'all',
-    "weights that clients train: 'all'; 'head', the class table; 'bottleneck', the class table"
-    " and the encoder's last layer; 'body', everything except the class table (FedBABU). All"
-    ' other weights keep their initial values and are not sent',
+    "weights that clients train. 'all': all weights; 'head': the class table; 'bottleneck': the"
+    " class table and the encoder's last layer; 'body': everything except the class table"
+    ' (FedBABU). All other weights keep their initial values, and clients do not send them',
     choices=('all', 'head', 'bottleneck', 'body'),
   )
 
@@ -255,30 +255,32 @@ class Federated(Base):
 
   largest_loss: bool = hp.field(
     False,
-    'also measure loss_largest, the largest mean loss of any client in the round, which shows'
-    ' when training diverges on a few clients',
+    'also measure loss_largest, the largest mean loss of any client in the round. This value'
+    ' shows when training diverges on a few clients',
   )
   local_steps: int = hp.field(
-    0, 'number of minibatches that a client trains on in a round; 0: whole local epochs', least=0
+    0,
+    'number of minibatches that a client trains on in a round; 0: train for --local_epochs instead',
+    least=0,
   )
   local_epochs: int = hp.field(
     1,
-    "number of passes over a client's examples in a round, if --local_steps is not set",
+    "number of passes over a client's examples in a round, if --local_steps is 0",
     least=1,
     most=1000,
   )
   shuffle: bool = hp.field(True, "shuffle a client's examples before each local epoch")
   replace_nonfinite: bool = hp.field(
     False,
-    'set trained numbers that are not finite to 0.00001 after every local step, as'
-    " TurboSVM-FL's published code does. Otherwise such a client's update is dropped",
+    "after every local step, set weights that are not finite to 0.00001, as TurboSVM-FL's"
+    ' published code does. false: the update of a client with such weights is dropped',
     of='client_optimizer',
     only_with=('sgd',),
   )
   prox_mu: float = hp.field(
     0.0,
-    'mu of the proximal term (FedProx): mu / 2 times the squared distance from the'
-    ' weights received',
+    'mu of FedProx. The proximal term is mu / 2 times the squared distance from the weights that'
+    ' the client received',
     least=0,
   )
 
@@ -324,12 +326,12 @@ class Server(Base):
 
   server_optimizer: str = hp.field(
     'sgd',
-    "the server's optimizer, on the encoder and, except in FedAwS, on the class table",
+    'optimizer of the server, for the encoder and, except in FedAwS, for the class table',
     choices=('sgd', 'adam', 'amsgrad', 'adagrad'),
   )
   server_learning_rate: float | None = hp.field(
     1.0,
-    "the server's learning rate; default for adam and amsgrad 0.001, for adagrad 0.01",
+    'learning rate of the server; default with adam and amsgrad: 0.001, with adagrad: 0.01',
     above=0,
     of='server_optimizer',
     defaults={'adam': 1e-3, 'amsgrad': 1e-3, 'adagrad': 1e-2},

@@ -62,8 +62,8 @@ class FedAdam(base.Softmax):
   server_optimizer: str = hp.own('adam')
   frozen_statistics: bool = hp.field(
     False,
-    "keep BatchNorm's running statistics at mean 0 and variance 1, as in TurboSVM-FL's"
-    ' published code, whose server optimizer updates only parameters',
+    "keep BatchNorm's running statistics at mean 0 and variance 1. TurboSVM-FL's published code"
+    ' does this, because its server optimizer updates only parameters',
   )
 
   def make(self, model, facts):
@@ -132,8 +132,8 @@ class MOON(FedAvg):
 
   moon_published: bool = hp.field(
     False,
-    "MOON as TurboSVM-FL's published code runs it with one local epoch: no"
-    ' contrastive term, no shuffling',
+    "run MOON as TurboSVM-FL's published code does with one local epoch: without a contrastive"
+    ' term and without shuffling',
   )
   # With `moon_published`, clients train one epoch in the stored order, and these fields do not
   # apply.

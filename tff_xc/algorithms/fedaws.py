@@ -58,13 +58,14 @@ class Positive(base.Server, base.Federated):
   server_momentum: float = 0.0
   client_weighting: str = hp.field(
     'uniform',
-    'weights of the clients in the average of the encoder: equal, or proportional to numbers of'
-    ' examples',
+    "weights of the clients in the average of the encoder. 'uniform': equal weights; 'examples':"
+    " weights proportional to the clients' numbers of examples",
     choices=('uniform', 'examples'),
   )
   hinge_margin: float = hp.field(
     0.9,
-    'cosine between an embedding and its class row above which the loss is 0 (FedAwS: 0.9)',
+    'the loss is 0 if the cosine between an embedding and its class row is above this value'
+    ' (FedAwS: 0.9)',
     above=0,
     least=0,
   )
@@ -114,8 +115,9 @@ class Baseline1(Positive):
 
   row_update: str = hp.field(
     'replace',
-    "'replace' sets a class's row to the mean of its clients' rows (FedAwS,"
-    " Algorithm 1); 'mean' moves it by the cohort's mean delta, like the encoder",
+    "how the server updates the row of a class. 'replace': set it to the mean of its clients'"
+    " rows (FedAwS, Algorithm 1); 'mean': move it by the mean delta of all clients in the round,"
+    ' like the encoder',
     choices=('replace', 'mean'),
   )
 
@@ -155,23 +157,24 @@ class FedAwS(Baseline1):
   answers = Baseline1.answers._replace(server='spreadout, then unit rows')
 
   spreadout_weight: float = hp.field(
-    10.0, 'lambda, weight of the spreadout step (FedAwS: 10)', least=0
+    10.0, 'lambda, the weight of the spreadout step (FedAwS: 10)', least=0
   )
   spreadout_learning_rate: float = hp.field(
     0.001,
-    'eta of the spreadout step; its size lambda eta must be below 1 / (2 k); 0:'
-    ' client_learning_rate',
+    'eta, the learning rate of the spreadout step. lambda times eta must be below 1 / (2 k). 0:'
+    ' --client_learning_rate',
     least=0,
   )
   spreadout_margin: float = hp.field(
     0.0,
-    'nu. If positive, the spreadout step separates all classes that are nearer than nu (eq. 7)'
-    ' instead of the nearest classes (eq. 8)',
+    'nu, a margin. If it is positive, the spreadout step separates all classes that are nearer'
+    ' than nu (eq. 7). If it is 0, the step separates the nearest classes (eq. 8)',
     least=0,
   )
   spreadout_neighbors: int = hp.field(
     10,
-    'k, number of nearest classes from which the spreadout step separates a class; 0: all others',
+    'k, the number of nearest classes from which the spreadout step separates a class; 0: all'
+    ' other classes',
     least=0,
     of='spreadout_margin',
     only_with=(0.0,),
@@ -183,7 +186,8 @@ class FedAwS(Baseline1):
   )
   spreadout_classes: str = hp.field(
     'round',
-    "classes that the spreadout step moves: those of the round's clients, or all",
+    "classes that the spreadout step moves. 'round': the classes of the round's clients; 'all':"
+    ' all classes',
     choices=('round', 'all'),
   )
 

@@ -42,7 +42,7 @@ class FedDyn(base.Federated):
     'mean less the drift',
   )
   feddyn_alpha: float = hp.field(
-    0.01, 'alpha of the regularizer (FedDyn: 0.1, 0.01 or 0.001)', above=0
+    0.01, 'alpha, the weight of the regularizer (FedDyn: 0.1, 0.01 or 0.001)', above=0
   )
 
   def make(self, model, facts):

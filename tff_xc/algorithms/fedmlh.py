@@ -32,22 +32,25 @@ class FedMLH(fedavg.FedAvg):
   )
 
   client_optimizer: str = 'adam'
-  hash_tables: int = hp.field(4, 'R, tables that labels are hashed into', least=1, most=1024)
-  hash_buckets: int = hp.field(1000, 'B, buckets of a table', least=1)
+  hash_tables: int = hp.field(
+    4, 'R, the number of tables that labels are hashed into', least=1, most=1024
+  )
+  hash_buckets: int = hp.field(1000, 'B, the number of buckets of each table', least=1)
   bucket_score: str = hp.field(
     'logsigmoid',
-    'score of a label over its buckets: the mean log probability, the mean logit (as in'
-    " FedMLH's published code), or the median log probability",
+    "how to compute the score of a label from its buckets. 'logsigmoid': the mean log"
+    " probability; 'logit': the mean logit, as in FedMLH's published code; 'median': the median"
+    ' log probability',
     choices=('logsigmoid', 'logit', 'median'),
   )
   select_buckets: bool = hp.field(
     False,
-    'let clients request only the buckets of their labels and --bucket_negatives others (not in'
-    ' the paper)',
+    'let clients request only the buckets of their labels and --bucket_negatives other buckets.'
+    ' This is not in the paper',
   )
   bucket_negatives: int = hp.field(
     100,
-    'number of buckets that a client requests in addition to those of its labels',
+    'number of additional buckets that a client requests, besides the buckets of its labels',
     least=0,
     of='select_buckets',
     only_with=(True,),

@@ -56,7 +56,8 @@ class FedProto(base.Server, base.Federated):
   server_momentum: float = hp.own(0.0)
   prototype_weight: float = hp.field(
     1.0,
-    "lambda, weight of the squared distance of an embedding from its class's prototype",
+    'lambda, the weight of the squared distance between an embedding and the prototype of its'
+    ' class',
     least=0,
   )
 

@@ -41,8 +41,8 @@ class FedRep(fedbabu.FedBABU):
   )
   head_epochs: int = hp.field(
     10,
-    "number of passes over a client's examples that train its own class rows, before it trains"
-    ' the encoder; 0: FedBABU',
+    "number of passes over a client's examples that train the client's own class rows, before"
+    ' other passes train the encoder; 0: FedBABU',
     least=0,
     most=1000,
   )

@@ -40,16 +40,18 @@ class Sampled(base.Server, base.Federated):
 
   server_adam_rows: str = hp.field(
     'all',
-    "rows that the server's Adam updates: 'all', or only those 'requested' in the round (lazy"
-    ' Adam: cheaper for many classes, but not identical to Adam)',
+    "rows that the server's Adam updates. 'all': all rows; 'requested': only the rows that"
+    ' clients requested in the round. This lazy Adam is faster with many classes, but differs from'
+    ' Adam',
     choices=('all', 'requested'),
     of='server_optimizer',
     only_with=('adam', 'amsgrad'),
   )
   row_renormalize: bool = hp.field(
     False,
-    "divide a row's summed update by the examples of the clients that requested the row,"
-    ' instead of those of the whole cohort (not in the FedSS paper)',
+    "divide the sum of a row's updates by the number of examples of the clients that requested"
+    ' the row. false: divide it by the number of examples of all clients in the round, as in the'
+    ' FedSS paper',
   )
 
   def softmax(self, model, facts, denominator, negatives=0, correction='none', **more):
@@ -91,18 +93,19 @@ class FedSS(Sampled):
   )
   negatives_schedule: str = hp.field(
     'fresh',
-    "negatives of a client over several rounds: 'fresh' draws new negatives in every round, as"
-    " in the paper; 'sticky' keeps the same negatives; 'partial' replaces a share of them;"
-    " 'randomized' requests each class at random, with a higher probability for the client's own"
-    ' classes. The fewer negatives are new, the less several requests reveal; see'
+    "how a client's negatives change from round to round. 'fresh': new negatives in every round,"
+    " as in the paper; 'sticky': always the same negatives; 'partial': a share of the negatives is"
+    " replaced; 'randomized': the client requests each class at random, its own classes with a"
+    ' higher probability. Fewer new negatives reveal less over several requests; see'
     ' docs/privacy.md',
     choices=('fresh', 'sticky', 'partial', 'randomized'),
   )
   negatives_renewed: float = hp.field(
     0.1,
-    "share of a client's negatives that is replaced in every round of training, including"
-    " rounds in which the client does not participate. With 'randomized', the share of the"
-    ' classes that the client always prefers that is replaced by others in a request',
+    "with 'partial': share of a client's negatives that is replaced in every round of training,"
+    " including rounds in which the client does not participate. With 'randomized': each client"
+    ' has a fixed set of preferred classes, and a request replaces this share of them by other'
+    ' classes',
     least=0,
     most=1,
     of='negatives_schedule',
@@ -110,8 +113,9 @@ class FedSS(Sampled):
   )
   request_epsilon: float = hp.field(
     3.0,
-    'epsilon of all requests of a client together, for one class. A smaller epsilon hides more,'
-    " but leaves out more of the client's own classes and their examples",
+    'privacy parameter epsilon of all requests of a client together, for one class. With a'
+    " smaller epsilon, requests reveal less, but they miss more of the client's own classes. The"
+    ' client cannot train on the examples of these classes',
     above=0,
     most=30,
     of='negatives_schedule',
@@ -119,13 +123,15 @@ class FedSS(Sampled):
   )
   request_randomness: str = hp.field(
     'reproducible',
-    "source of the random negatives and their order: 'reproducible' is the seed, which the"
-    " server knows; 'private' is the operating system, and then neither a run nor its resumption"
-    ' can be repeated',
+    "source of the randomness of the negatives and of their order. 'reproducible': the seed of"
+    " the run, which the server knows; 'private': the operating system. With 'private', neither a"
+    ' run nor its resumption can be repeated',
     choices=('reproducible', 'private'),
   )
   softmax_correction: str = hp.field(
-    'negatives', 'logits that get the sampled-softmax correction', choices=('negatives', 'none')
+    'negatives',
+    'logits to which clients add the sampled-softmax correction',
+    choices=('negatives', 'none'),
   )
 
   def make(self, model, facts):
@@ -183,8 +189,8 @@ class NegOnly(FedSS):
 
   equal_negatives: bool = hp.field(
     False,
-    'let NegOnly sample m + |P_k| - 1 negatives, so that each example has as many other classes'
-    ' as in FedSS with m negatives (FedSS, fig. 6)',
+    'let NegOnly sample m + |P_k| - 1 negatives. Each example then has as many other classes as'
+    ' in FedSS with m negatives (FedSS, fig. 6)',
   )
 
   def make(self, model, facts):
@@ -253,8 +259,8 @@ class Centralized(base.Server):
 
   steps_per_round: int = hp.field(
     0,
-    'number of minibatches in a round of centralized training; 0: as many as the average client'
-    ' has, ceil(mean n_k / batch_size)',
+    'number of minibatches in a round of centralized training. 0: the number of minibatches of an'
+    ' average client, ceil(mean n_k / batch_size)',
     least=0,
   )
   # The server adopts the client's weights, even if a task has another default optimizer.
@@ -263,31 +269,31 @@ class Centralized(base.Server):
   server_momentum: float = hp.own(0.0)
   loss: str = hp.field(
     'softmax',
-    "loss of the clients: 'softmax', or the 'contrastive' loss (eq. 6) with which the FedAwS"
-    ' paper compares its method in theory',
+    "loss of the clients. 'softmax': the softmax cross-entropy; 'contrastive': the contrastive"
+    ' loss (eq. 6), with which the FedAwS paper compares its method in theory',
     choices=('softmax', 'contrastive'),
   )
   pull_weight: float = hp.field(
     1.0,
-    'alpha of the contrastive loss, weight of the distance to the own class row',
+    'alpha of the contrastive loss, the weight of the distance to the own class row',
     least=0,
     **_CONTRASTIVE,
   )
   push_weight: float = hp.field(
-    1.0, 'beta of the contrastive loss, weight of the other class rows', least=0, **_CONTRASTIVE
+    1.0, 'beta of the contrastive loss, the weight of the other class rows', least=0, **_CONTRASTIVE
   )
   loss_margin: float = hp.field(
     1.0,
-    'nu of the contrastive loss: other class rows that are farther than nu from the embedding'
-    ' add nothing to the loss',
+    'nu of the contrastive loss. Another class row adds nothing to the loss if it is farther than'
+    ' nu from the embedding',
     above=0,
     most=2,
     **_CONTRASTIVE,
   )
   loss_distance: str = hp.field(
     'cosine',
-    "d of the contrastive loss: 'cosine' 1 - s (FedAwS, eq. 11 and 12), or"
-    " 'euclidean', whose square is 2 - 2 s",
+    "distance d in the contrastive loss. 'cosine': 1 - s, where s is the cosine (FedAwS, eq. 11"
+    " and 12); 'euclidean': the square root of 2 - 2 s",
     choices=('cosine', 'euclidean'),
     **_CONTRASTIVE,
   )

@@ -52,9 +52,9 @@ class SCAFFOLD(fedavg.FedAvg):
   client_optimizer: str = hp.own('sgd')
   scaffold_variate: str = hp.field(
     STEPS,
-    "new control variate of a client: 'steps' is the mean gradient of its local steps (option"
-    " II); 'gradient' is the gradient of its examples at the model that it received, which costs"
-    ' another pass (option I)',
+    "how a client computes its new control variate. 'steps' (option II): the mean gradient of its"
+    " local steps; 'gradient' (option I): the gradient of its examples at the model that it"
+    ' received, which takes another pass over the examples',
     choices=(STEPS, GRADIENT),
   )
 

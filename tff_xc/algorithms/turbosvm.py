@@ -40,12 +40,14 @@ class TurboSVM(fedavg.FedAvg):
   )
 
   svm_c: float = hp.field(
-    1.0, 'C of the support vector machines; the largest value of --svm_schedule', above=0
+    1.0,
+    'C of the support vector machines. If --svm_schedule changes C, this is the largest value',
+    above=0,
   )
   svm_schedule: str = hp.field(
     'decreasing',
-    "change of C over rounds. The published code uses 'decreasing', from svm_c to svm_c /"
-    ' svm_rounds',
+    "change of C over the rounds. 'decreasing': from svm_c to svm_c / svm_rounds, as in the"
+    " published code; 'increasing': the reverse",
     choices=('decreasing', 'constant', 'increasing'),
   )
   svm_rounds: int = hp.field(
@@ -57,7 +59,7 @@ class TurboSVM(fedavg.FedAvg):
   )
   svm_kernel: str = hp.field(
     'linear',
-    'kernel of the support vector machines, with gamma and coef0 1 (TurboSVM-FL, Table 12)',
+    'kernel of the support vector machines, whose gamma and coef0 are 1 (TurboSVM-FL, Table 12)',
     choices=('linear', 'polynomial', 'rbf', 'sigmoid'),
   )
   svm_degree: int = hp.field(
@@ -69,20 +71,26 @@ class TurboSVM(fedavg.FedAvg):
     only_with=('polynomial',),
   )
   svm_tolerance: float = hp.field(
-    1e-3, "largest violation of optimality at which a machine's fit ends", above=0
+    1e-3,
+    'largest violation of the optimality conditions at which the fit of a support vector'
+    ' machine ends',
+    above=0,
   )
   svm_steps: int = hp.field(
-    50, "largest number of steps to fit a machine, scikit-learn's max_iter", least=1
+    50,
+    'largest number of steps to fit a support vector machine (max_iter in scikit-learn)',
+    least=1,
   )
   svm_classes: float = hp.field(
     1.0,
-    'number of classes drawn for the support vector machines in each round; up to 1, a fraction'
-    ' of all classes. The rows of the other classes are averaged, and then move only by the'
-    ' momentum of the Adam step',
+    'number of classes to sample for the support vector machines in each round. A value up to 1'
+    ' is a fraction of all classes. The rows of the other classes are averaged, and move only by'
+    ' the momentum of the Adam step',
     above=0,
   )
   svm_spreadout: bool = hp.field(
-    True, 'move the class rows apart along the normals of the machines by an Adam step'
+    True,
+    'move the class rows apart by an Adam step along the normals of the support vector machines',
   )
   logits_learning_rate: float = hp.again(
     fedaws.FedAwSSoftmax, 'logits_learning_rate', **_OF_SPREADOUT

@@ -47,14 +47,15 @@ class Attack(option.Option):
 
   attack: str = hp.field(
     'none',
-    "attack by some clients: 'flip_labels' trains on the label n - 1 - y instead of y; 'scale'"
-    " multiplies the update by --attack_scale; 'flip_signs' does the same with the opposite sign",
+    "attack that some clients carry out. 'flip_labels': train on the label n - 1 - y instead of"
+    " y; 'scale': multiply the update by --attack_scale; 'flip_signs': multiply the update by"
+    ' minus --attack_scale',
     choices=('none', *KINDS),
   )
   attack_fraction: float = hp.field(
     0.1,
-    'share of the clients that attack, rounded, at least one client. The same clients attack in'
-    ' all rounds',
+    'share of the clients that attack, rounded to a whole number of at least one. The same'
+    ' clients attack in all rounds',
     above=0,
     most=1,
     of='attack',

@@ -48,11 +48,11 @@ class Calibration(option.Option):
 
   calibration: str = hp.field(
     'none',
-    "change of the logits in the local softmax, but not in evaluation: 'restricted' (FedRS)"
-    " multiplies the logits of classes that the client lacks by --calibration_alpha; 'counts'"
-    " (FedLC) subtracts --calibration_tau / n^(1/4), where n is the client's number of examples"
-    " of the class; 'prior' (logit adjustment) adds --calibration_tau log p, where p is the"
-    " class's share of all training examples or from --calibration_probabilities",
+    "change of the logits in the softmax of the clients' training. 'restricted' (FedRS): multiply"
+    " the logits of classes that the client lacks by --calibration_alpha; 'counts' (FedLC):"
+    " subtract --calibration_tau / n^(1/4), where n is the client's number of examples of the"
+    " class; 'prior' (logit adjustment): add --calibration_tau log p, where p is the class's share"
+    ' of all training examples, or its value in --calibration_probabilities',
     choices=KINDS,
   )
   calibration_alpha: float = hp.field(
@@ -65,22 +65,22 @@ class Calibration(option.Option):
   )
   calibration_tau: float = hp.field(
     1.0,
-    'tau, factor of the shift of logits; 0: plain softmax',
+    'tau, the factor of the shift of the logits; 0: plain softmax',
     least=0,
     of='calibration',
     only_with=(COUNTS, PRIOR),
   )
   calibration_probabilities: str = hp.field(
     '',
-    'CSV FILE class,probability of p. Default: the shares of all training examples, which --dp'
-    ' refuses because every client would receive them',
+    'CSV file class,probability with the values of p. Default: the shares of the classes in all'
+    ' training examples. --dp refuses this default, because every client would receive the shares',
     of='calibration',
     only_with=(PRIOR,),
   )
   calibration_absent: float = hp.field(
     1e-8,
-    "n of classes that the client lacks, where FedLC's formula is undefined. The default nearly"
-    ' removes these classes from the softmax',
+    'value of n for classes that the client lacks. With n = 0, the formula of FedLC would be'
+    ' undefined. The default nearly removes these classes from the softmax',
     above=0,
     most=1,
     of='calibration',

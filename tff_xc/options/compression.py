@@ -49,14 +49,16 @@ class Compression(option.Option):
 
   compression: str = hp.field(
     'none',
-    "lossy compression of a client's update: 'quantize' rounds each number at random to one of"
+    "lossy compression of a client's update. 'quantize': round each number at random to one of"
     ' the levels between the smallest and the largest number of its row or tensor;'
-    " 'rotate_quantize' first applies a random rotation, which makes the rounding errors smaller",
+    " 'rotate_quantize': before rounding, apply a random rotation, which makes the rounding errors"
+    ' smaller',
     choices=('none', QUANTIZE, ROTATE),
   )
   compression_bits: int = hp.field(
     8,
-    'number of bits per number of a compressed update, which gives 2^bits levels',
+    'number b of bits for each number of a compressed update. Each number then has one of 2^b'
+    ' levels',
     least=1,
     most=16,
     of='compression',
@@ -64,8 +66,8 @@ class Compression(option.Option):
   )
   message_precision: str = hp.field(
     precision.FLOAT32,
-    'number format of the weights and updates that clients receive and send. bfloat16 halves'
-    " the bytes; the server's model stays float32",
+    'number format of the weights that clients receive and of the updates that they send.'
+    ' bfloat16 halves the number of bytes. The model on the server stays float32',
     choices=precision.NAMES,
   )
 

@@ -25,8 +25,8 @@ class MoonTerm(option.Option):
 
   contrastive_weight: float = hp.field(
     0.0,
-    "mu, weight of MOON's contrastive term. Each client then keeps its last model and, with"
-    ' sparse text, receives all feature rows',
+    "mu, the weight of MOON's contrastive term. If it is not 0, each client keeps its last model"
+    ' and, with sparse text, receives all feature rows',
     least=0,
   )
   contrastive_temperature: float = hp.field(

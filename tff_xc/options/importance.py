@@ -30,9 +30,10 @@ class Importance(option.Option):
 
   importance_weights: str = hp.field(
     NONE,
-    'target distribution p of FedIR, which weights an example by p(y) / q_k(y), where q_k is'
-    " the client's class distribution: 'uniform'; 'train', the distribution of all training"
-    " examples; a CSV FILE class,probability; or 'none', equal weights",
+    'target class distribution p of FedIR. FedIR weights an example of class y by p(y) / q_k(y),'
+    " where q_k is the client's class distribution. 'uniform': equal probabilities; 'train': the"
+    " distribution of all training examples; FILE: a CSV class,probability; 'none': all examples"
+    ' have equal weights',
   )
   # p, float32 [n] with sum 1, which the server sends with the class rows; None: uniform.
   beside: Any = dataclasses.field(default=None, compare=False)

@@ -13,33 +13,33 @@ class Participation(option.Option):
   """How clients are drawn, and how often they drop out."""
 
   clients_per_round: int = hp.field(
-    16, "K, the number of clients in a round; default: the task's", least=1
+    16, 'K, the number of clients in a round; default: set by the task', least=1
   )
   virtual_client_size: int = hp.field(
     0,
     'N_VC, the number of examples that every client draws for a round (FedVC). Clients are then'
-    ' drawn in proportion to their numbers of examples, have equal weights, and train for one'
-    ' local epoch, N_VC / batch_size steps. 0: clients are drawn uniformly and use all their'
-    ' examples',
+    ' sampled in proportion to their numbers of examples, and have equal weights. They train for'
+    ' one local epoch, which is N_VC / batch_size steps. 0: clients are sampled uniformly and use'
+    ' all their examples',
     least=0,
     most=10_000_000,
   )
   virtual_client_replace: bool = hp.field(
     False,
-    'draw the clients of a round with replacement, so that a client may participate twice with'
-    ' different examples',
+    'sample the clients of a round with replacement. A client may then participate twice in a'
+    ' round, with different examples',
     of='virtual_client_size',
     not_with=(0,),
   )
   client_sampling: str = hp.field(
     'fixed',
-    "sampling of the clients of a round: 'fixed' draws a fixed number of clients; 'poisson'"
-    ' draws each client independently, so that --clients_per_round is the expected number',
+    "how to sample the clients of a round. 'fixed': a fixed number of clients; 'poisson': each"
+    ' client independently, so that --clients_per_round is the expected number',
     choices=('fixed', 'poisson'),
   )
   client_failure_rate: float = hp.field(
     0.0,
-    'probability that a drawn client leaves the round before it sends anything. The round'
+    'probability that a sampled client leaves the round before it sends anything. The round'
     ' continues with the other clients',
     least=0,
     below=1,

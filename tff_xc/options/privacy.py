@@ -57,32 +57,33 @@ class Privacy(option.Option):
 
   dp: str = hp.field(
     'none',
-    "differential privacy with clients as the unit: with 'central', the server adds noise to"
-    " sums of clipped updates; with 'local', each client adds noise to its own update; with"
-    " 'distributed', each client adds a share of the noise, and a secure sum hides single"
-    ' updates. All clients then have equal weights',
+    "differential privacy with clients as the unit. 'central': the server adds noise to sums of"
+    " clipped updates; 'local': each client adds noise to its own update; 'distributed': each"
+    ' client adds a share of the noise, and a secure sum hides single updates. In all three,'
+    ' clients have equal weights',
     choices=('none', CENTRAL, LOCAL, DISTRIBUTED),
   )
   dp_noise_multiplier: float = hp.field(
     1.0,
-    'z, the standard deviation of the noise on the sum of updates (--dp=local: on each update),'
-    ' divided by the clipping norm. --dp_epsilon computes it',
+    'z, the standard deviation of the noise divided by the clipping norm. The noise is added to'
+    ' the sum of the updates; with --dp=local, to each update. With --dp_epsilon, the program'
+    ' computes z',
     least=0,
     **_OF_DP,
   )
   dp_clip: float = hp.field(
     1.0,
-    "largest L2 norm of a client's update, encoder and rows together. Larger updates are"
-    ' clipped to it. With --dp_clip_quantile it is the norm of the first round. inf: no'
-    ' clipping, only without noise',
+    'clip the update of each client, encoder and rows together, to this L2 norm. With'
+    ' --dp_clip_quantile, this is the norm in the first round. inf: no clipping, which is possible'
+    ' only without noise',
     above=0,
     most=hp.FLOAT32_MAX,
     **_OF_DP,
   )
   dp_clip_quantile: float = hp.field(
     0.0,
-    "if positive, adapt the clipping norm privately to this quantile of the clients' norms. The"
-    ' noise of a round then costs a pass over all rows',
+    "if positive, adapt the clipping norm privately to this quantile of the norms of the clients'"
+    ' updates. The noise of a round then takes a pass over all rows',
     least=0,
     below=1,
     of='dp',
@@ -98,43 +99,46 @@ class Privacy(option.Option):
   )
   dp_rows: str = hp.field(
     'all',
-    "rows that are updated and get noise, where clients select rows: 'all' rows of a table, or"
-    " 'chosen' rows, whose noisy number of clients exceeds --dp_rows_threshold",
+    'rows that the server updates and to which it adds noise, if clients request only some rows.'
+    " 'all': all rows of a table; 'chosen': only the rows whose noisy number of clients exceeds"
+    ' --dp_rows_threshold',
     choices=('all', CHOSEN),
     of='dp',
     only_with=(CENTRAL,),
   )
   dp_rows_threshold: float = hp.field(
     4.0,
-    'noisy count above which a row is chosen, in standard deviations of this noise. With a'
-    ' threshold of 4, noise alone chooses about 32 of a million rows',
+    'a row is chosen if its noisy number of clients exceeds this threshold, given in standard'
+    ' deviations of the noise. With a threshold of 4, noise alone chooses about 32 of a million'
+    ' rows',
     **_OF_ROWS,
   )
   dp_rows_clip: float = hp.field(
     1.0,
-    "C1, the largest L2 norm of a client's counts. Each of a client's k rows counts min(1, C1 /"
-    ' sqrt(k))',
+    "C1, the largest L2 norm of the counts of a client. Each of the client's k rows counts min(1,"
+    ' C1 / sqrt(k))',
     above=0,
     **_OF_ROWS,
   )
   dp_rows_noise_ratio: float = hp.field(
     2.0,
-    'noise on the counts divided by C1, as a multiple of the noise on updates divided by their'
-    ' norm. Counts and updates together are as private as --dp_noise_multiplier alone',
+    'noise multiplier of the counts (noise / C1) divided by the noise multiplier of the updates'
+    ' (noise / clipping norm). The program chooses both so that counts and updates together are as'
+    ' private as --dp_noise_multiplier alone',
     above=0,
     **_OF_ROWS,
   )
   dp_noise_seed: str = hp.field(
     'secret',
-    "seed of a private run: 'secret' comes from the operating system and is kept only with the"
-    " checkpoints; 'public' is --seed, for tests and studies. Anyone who knows the seed can"
+    "seed of a private run. 'secret': a seed from the operating system, which is stored only in"
+    " the checkpoints; 'public': --seed, for tests and studies. Anyone who knows the seed can"
     ' subtract the noise',
     choices=('secret', 'public'),
     **_OF_DP,
   )
   dp_delta: float = hp.field(
     1e-5,
-    'delta of (epsilon, delta); choose it below one over the number of clients',
+    'delta of (epsilon, delta)-differential privacy. Choose a value below 1 / (number of clients)',
     above=0,
     below=1,
     **_OF_DP,

@@ -59,8 +59,8 @@ class Schedule:
 def _shape(side: str):
   return hp.field(
     'constant',
-    f'change of the {side} learning rate over the rounds: constant; a cosine that ends at'
-    f' --{side}_schedule_factor times the rate; or steps that multiply it by this factor',
+    f'change of the {side} learning rate over the rounds. cosine: a cosine that ends at the rate'
+    f' times --{side}_schedule_factor; step: steps that each multiply the rate by this factor',
     choices=('constant', 'cosine', 'step'),
   )
 
@@ -72,7 +72,8 @@ def _changing(side: str) -> dict:
 def _rounds(side: str):
   return hp.field(
     0,
-    f'number of rounds of the cosine, or between two steps, counted after --{side}_warmup_rounds',
+    'number of rounds of the cosine, or between two steps. The count starts after'
+    f' --{side}_warmup_rounds',
     least=0,
     **_changing(side),
   )
@@ -81,7 +82,8 @@ def _rounds(side: str):
 def _factor(side: str):
   return hp.field(
     0.0,
-    f"factor of the {side} learning rate at the cosine's end or of each step; default for step 0.1",
+    f'factor of the {side} learning rate at the end of the cosine, or at each step; default with'
+    ' step: 0.1',
     least=0,
     most=1,
     defaults={'step': 0.1},
@@ -91,7 +93,7 @@ def _factor(side: str):
 
 def _warmup(side: str):
   return hp.field(
-    0, f'number of first rounds in which the {side} learning rate grows linearly', least=0
+    0, f'number of rounds at the start in which the {side} learning rate grows linearly', least=0
   )
 
 

@@ -24,13 +24,12 @@ class SecureSums(option.Option):
 
   secure_sums: bool = hp.field(
     False,
-    'add up updates by secure sums, in which the server sees no single update. Clients must'
+    'add up the updates by secure sums, which hide single updates from the server. Clients must'
     ' send whole tables, and have equal weights',
   )
   secure_bound: float = hp.field(
     1.0,
-    "largest absolute value of a number of a client's update in a secure sum. Larger numbers"
-    ' are clipped',
+    "clip each number of a client's update to this absolute value before the secure sum",
     above=0,
     of='secure_sums',
     only_with=(True,),

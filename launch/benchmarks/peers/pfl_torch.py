@@ -1,7 +1,7 @@
 """Runs pfl-research (PyPI: pfl[pytorch]) with PyTorch as a contender.
 
 The command `pfl_torch.py ARRAYS.npz` needs an interpreter that has pfl. It trains LEAF's
-FEMNIST CNN by federated averaging from the weights in the file, with the library's
+FEMNIST CNN by federated averaging, from the weights in the file. It uses the library's
 `FederatedAveraging` and `SimulatedBackend`.
 """
 
@@ -24,7 +24,7 @@ from pfl.model.pytorch import PyTorchModel
 
 
 class Network(torch_network.Network):
-  """The network with the methods that pfl needs. It sums its loss for the check."""
+  """The network, with the methods that pfl needs. `loss_sum` adds up the loss for the check."""
 
   loss_sum = 0.0
 
@@ -68,8 +68,8 @@ def build():
     return {'loss': network.loss_sum / arrays['y'].size, 'update_norm': moved}
 
   def run():
-    # The algorithm resumes at its current round and stops before `central_num_iterations`. No
-    # round is evaluated: only round 0 is a multiple of the frequency, and it has no metrics.
+    # The algorithm resumes at its current round and stops before `central_num_iterations`. It never
+    # evaluates: only round 0 is a multiple of the frequency, and round 0 has no metrics.
     params = NNAlgorithmParams(
       central_num_iterations=next(rounds),
       evaluation_frequency=10**9,

@@ -1,12 +1,12 @@
 """The contender's side of a benchmark, for any Python from 3.8.
 
-This module needs nothing except NumPy, so that a program in another virtual environment can
-import it from this folder. A contender runs a round for each line on stdin, and answers with
-JSON lines on stdout. Prints of libraries go to stderr.
+This module needs only NumPy, so that a program in another virtual environment can import it
+from this folder. A contender runs a round for each line on stdin, and answers with a line of
+JSON on stdout. Prints of libraries go to stderr.
 
-  {}                                                  once, when it is built
+  {}                                                  when the contender is built
   {"seconds": 1.2, "check": {...}, "parts": {...}}    after each round
-  {"error": "..."}                                    then the process ends
+  {"error": "..."}                                    after an error; then the process ends
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 
-# The environment variable that has the `time.monotonic` of a contender's start.
+# The environment variable with the `time.monotonic` at which the contender was started.
 STARTED = 'BENCHMARK_STARTED'
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
@@ -25,14 +25,14 @@ _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 def serve(build):
   """Builds a contender, and runs a round for each line on stdin until stdin ends.
 
-  `build` returns a function that runs a round, which is timed. This function returns a
-  dictionary with optional entries:
-    check: a function that returns the numbers by name that contenders must agree on. It is
-      called after the first round, and is not timed.
+  `build` returns a function that runs a round, and whose time is measured. The function returns
+  a dictionary with these optional entries:
+    check: a function that returns numbers by name, on which contenders must agree. It is
+      called after the first round, outside of the measured time.
     parts: seconds by name.
-    seconds: replaces the measured time of the call.
+    seconds: replaces the measured time of the round.
   """
-  # The kernel ends this process when its parent ends.
+  # The kernel kills this process when the parent process ends.
   ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
   replies = os.fdopen(os.dup(1), 'w', buffering=1)
   os.dup2(2, 1)
@@ -45,7 +45,7 @@ def serve(build):
       answer = dict({'seconds': time.perf_counter() - started}, **found)
       check = answer.pop('check', dict)
       checked = answer['check'] = check() if checked is None else {}
-      del found, check  # These may keep the results of the round in memory.
+      del found, check  # Both may keep the results of the round in memory.
       print(json.dumps(answer), file=replies)
   except Exception as error:
     traceback.print_exc()
@@ -57,7 +57,7 @@ def serve(build):
 def distance(after, before):
   """Returns the L2 norm of the difference of two lists of arrays.
 
-  The sum is computed row by row, because a contender's peak memory is measured.
+  The sum is computed row by row, to add little to the contender's peak memory.
   """
   total = 0.0
   for a, b in zip(after, before):  # noqa: B905 old Pythons

@@ -1,4 +1,4 @@
-"""Runs torch_side_by_side.py with products in bfloat16 by PyTorch's autocast."""
+"""Runs torch_side_by_side.py with matrix products in bfloat16, by PyTorch's autocast."""
 
 import protocol
 import torch_side_by_side

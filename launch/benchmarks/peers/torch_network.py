@@ -5,7 +5,7 @@ import torch
 
 
 class Network(torch.nn.Module):
-  """LEAF's FEMNIST CNN with the sizes and the initial weights of the arrays."""
+  """LEAF's FEMNIST CNN. `arrays` gives its sizes and initial weights."""
 
   def __init__(self, arrays):
     super().__init__()
@@ -21,7 +21,8 @@ class Network(torch.nn.Module):
     functional = torch.nn.functional
     h = functional.max_pool2d(functional.relu(self.conv0(x)), 2)
     h = functional.max_pool2d(functional.relu(self.conv1(h)), 2)
-    h = h.permute(0, 2, 3, 1).flatten(1)  # TensorFlow's order; no copy if channels are last.
+    # The order of TensorFlow. Copies nothing if channels are last in memory.
+    h = h.permute(0, 2, 3, 1).flatten(1)
     return self.head(functional.relu(self.dense(h)))
 
 

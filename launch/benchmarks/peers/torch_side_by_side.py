@@ -1,11 +1,11 @@
 """Runs plain PyTorch with one thread per core as a contender.
 
 The command `torch_side_by_side.py ARRAYS.npz` needs an interpreter that has torch. It trains
-LEAF's FEMNIST CNN by federated averaging from the weights in the file.
+LEAF's FEMNIST CNN by federated averaging, from the weights in the file.
 
-Each thread has a running sum of weights, and one model, which it trains in place for one
-client after another. Clients are equally large. PyTorch's operations run without Python's
-global lock.
+Each thread has one model, which it trains in place for one client after another, and one
+running sum of weights. All clients have equally many examples. PyTorch releases Python's global
+lock during its operations.
 """
 
 import concurrent.futures
