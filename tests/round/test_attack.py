@@ -1,4 +1,4 @@
-"""Who attacks, and what attackers read and send."""
+"""Which clients attack, and what attackers read and send."""
 
 import dataclasses
 
@@ -30,10 +30,10 @@ def test_who_attacks_is_a_share_of_the_clients_by_seed_and_id():
   assert more.sum() == 300
   assert more[some].all()
   np.testing.assert_array_equal(some, attackers(0.1)[1])
-  # Another seed, also one of more than 31 bits: others, with 10 in common or so.
+  # With another seed, also one of more than 31 bits, about 10 attackers are the same.
   for seed in (1, 2**31, 2**40):
     assert (some & attackers(0.1, seed)[1]).sum() < 30
-  # Spread over the ids; a client that is drawn twice is the same client.
+  # The attackers are spread over the ids. A client that is drawn twice is the same client.
   assert 30 < some[:500].sum() < 70
   first = np.flatnonzero(some)[0]
   again = tf.constant([first, first + 1000, first + 3000])
@@ -55,7 +55,7 @@ def test_flipped_labels_are_mirror_images():
   sets = scipy.sparse.csr_matrix(np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 1]], bool))
   y = sparse.as_tensors(sets)
   flipped = attack_lib.flipped(examples_lib.ClientExamples(None, y, 0, y.ids), 4)
-  # Ascending within an example.
+  # Labels are ascending within an example.
   assert flipped.labels.ids.tolist() == [2, 3, 0, 2]
   assert flipped.labels.row_splits.tolist() == [0, 2, 2, 4]
   assert flipped.labels.ids.dtype == np.int32
@@ -72,7 +72,7 @@ def attacked(name, kind, scale=10.0, fraction=0.25, bounds=None):
 
 
 def attack_of(algorithm):
-  """Returns whether each client of the cohort attacks, by the process's seed 0."""
+  """Returns whether each client of the cohort attacks, for seed 0 of the process."""
   drawn = algorithm.part('attack').drawn([0, 0]).attackers
   return drawn.include(tf.range(CLIENTS, dtype=tf.int64)).numpy()
 
@@ -87,7 +87,7 @@ def attack_of(algorithm):
 )
 def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   algorithm = attacked(name, kind)
-  if name == 'fedaws':  # Without its spreadout.
+  if name == 'fedaws':  # Leave out the spreadout step.
     table = dataclasses.replace(algorithm.tables[0], steps=())
     algorithm = algorithm.with_table(table)
   sent = test_robust.Sent(algorithm.without_part('attack'))
@@ -131,7 +131,7 @@ def test_bounds_apply_to_what_attackers_send():
     )
   ]
   assert np.sqrt(sum((m**2).sum() for m in moved)) < 3.0
-  # One that is not finite is dropped as any other.
+  # An attacker whose update is not finite is dropped like other clients.
   process = process_lib.build_process(attacked('fedss', 'scale', 1e38))
   output = process.next(state=process.initialize(), examples=test_robust.cohort_of(0, ()))
   assert output.metrics['clients_dropped'] <= 2

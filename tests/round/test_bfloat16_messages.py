@@ -1,4 +1,4 @@
-"""Messages in bfloat16: what is rounded, what is not, and bytes."""
+"""Messages in bfloat16: which numbers are rounded, and the bytes of messages."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ OF_ENCODER = {'kernel', 'bias'}
 
 
 def rounded(values):
-  """Returns float32 numbers as NumPy's extension type of bfloat16 has them."""
+  """Returns float32 numbers rounded to bfloat16 by NumPy's extension type."""
   half = np.asarray(values, np.float32).astype(tf.bfloat16.as_numpy_dtype)
   return half.astype(np.float32)
 
@@ -41,7 +41,7 @@ def test_numbers_are_rounded_to_the_nearest_and_ties_to_the_even():
 
 
 def test_two_rounds_equal_the_numpy_reference():
-  """Also compiled. The server's sums and momentum are not rounded."""
+  """Also compares compiled rounds. The server's sums and momentum are not rounded."""
   settings = {
     **{'max_positives': 4, 'local_training': test_fedss.FULL_BATCH},
     **{'negatives': 4, 'softmax_correction': 'negatives'},
@@ -73,13 +73,13 @@ def test_two_rounds_equal_the_numpy_reference():
   found = np.concatenate([np.ravel(w) for w in found])
   far = np.abs(reference(lambda t: t) - expected)
   assert (far > 2e-5).mean() > 0.5
-  # Of numbers between two, float64 may be rounded to the other one.
+  # Computations in float64 may round a number to the other neighbor.
   assert (np.abs(found - expected) < 3e-6).mean() > 0.9
   np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 def a_client(made):
-  """Returns (a client's examples, whole weights of random numbers, rows held)."""
+  """Returns (a client's examples, all weights with random numbers, the client's rows)."""
   [client] = tiny.cohort([LABELS])
   client = tf.nest.map_structure(tf.constant, client)
   if made.client_state:
@@ -98,7 +98,7 @@ def a_client(made):
   [
     ('fedss', {}, set()),
     ('fedss', {'trainable': 'head'}, OF_ENCODER),
-    ('fedss', {'trainable': 'body'}, set()),  # Of the rows, it requests some.
+    ('fedss', {'trainable': 'body'}, set()),  # The client requests only some rows.
     ('fullsoftmax', {'importance_weights': 'train'}, set()),
     ('fedavg', {'model': tiny.model_with_statistics()}, set()),
     ('fedaws', {}, set()),
@@ -112,7 +112,9 @@ def a_client(made):
   ],
 )
 def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
-  """What it has from the start is exact. Sent rows are changes of the server's."""
+  """Weights that the client has from the start are exact. Sent rows are changes of the server's
+  rows.
+  """
   made = registered.algorithm(name, **given, **ROUNDED)
   exact = made.without_part('compression')
   client, whole, held = a_client(made)
@@ -141,7 +143,7 @@ def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
     wanted = weights.class_table.numpy() + change
     np.testing.assert_array_equal(sent[mask], wanted[mask])
     assert not sent[~mask].any()
-  # Neither what it keeps nor a variate is rounded.
+  # Client states and control variates are not rounded.
   del found.told.replies['compression']
   tf.nest.map_structure(
     np.testing.assert_array_equal,
@@ -154,7 +156,7 @@ def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
 
 @dataclasses.dataclass(frozen=True)
 class Large(merge.SumRows):
-  """Sends a number that float32 has, and bfloat16 has not."""
+  """Sends a number that float32 can represent and bfloat16 cannot."""
 
   def sent(self, before, after):
     first = tf.one_hot(0, tf.shape(before)[0])[:, None]
@@ -183,12 +185,12 @@ OF_VARIATES = (18 + registered.N * tiny.DIM) * 4
 @pytest.mark.parametrize(
   ('name', 'given', 'down', 'up'),
   [
-    # An encoder of 18 numbers, 5 rows of 3, ids, and the client's weight.
+    # The encoder has 18 numbers. The client has 5 rows of 3 numbers. It sends ids and its weight.
     ('fedss', {}, 36 + 5 * 6, 36 + 5 * (4 + 4 + 6) + 4),
     ('fullsoftmax', {}, 36 + 5 * 6, 36 + 5 * 6 + 4),
     ('turbosvm', {}, 36 + 5 * 6, 36 + 5 * 6 + 4),
     ('fedaws_baseline2', {}, 36 + 5 * 6, 36 + 5 * 4 + 4),
-    # A probability is a float.
+    # A probability is a float32.
     ('fedss', {'importance_weights': 'train'}, 36 + 5 * (6 + 4), 36 + 5 * (4 + 4 + 6) + 4),
     ('fedss', {'trainable': 'head'}, 5 * 6, 5 * (4 + 4 + 6) + 4),
     ('fedbabu', {}, 36, 36 + 4),

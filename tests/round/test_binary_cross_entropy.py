@@ -1,4 +1,4 @@
-"""FedMLH's loss, hashed head and networks beside NumPy."""
+"""FedMLH's loss, hashed head and networks compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def sigmoid(z):
 
 
 def reference(logits, hits, tables):
-  """Returns each example's loss: means over a table's buckets, summed."""
+  """Returns the loss of each example: the sum over tables of the mean over a table's buckets."""
   p = sigmoid(logits)
   each = -(hits * np.log(p) + (1 - hits) * np.log(1 - p))
   return tables * each.mean(axis=1)
@@ -32,7 +32,7 @@ def step(logits, targets, mask=None):
 
 def test_the_loss_is_numpys():
   logits = RANDOM.normal(size=[3, 8]).astype(np.float32)
-  # Two labels of an example share a bucket; one has none.
+  # Two labels of one example share a bucket, and one example has no label.
   sets = sparse.LabelSets(tf.constant([0, 4, 4, 5]), tf.constant([0, 5, 0, 6, 7]))
   hits = np.zeros([3, 8])
   hits[0, [0, 5, 6]] = hits[2, 7] = 1
@@ -41,11 +41,11 @@ def test_the_loss_is_numpys():
   one, loss = tf.constant([3, 0, 2]), losses.BinaryCrossEntropy()
   expected = reference(logits, np.eye(8)[[3, 0, 2]], 1)
   np.testing.assert_allclose(loss(step(logits, one)), expected, rtol=1e-5)
-  # Padding does not count.
+  # Padding has no effect.
   found = loss(step(logits, one, np.arange(8) < 4))
   expected = loss(step(logits[:, :4], one))
   np.testing.assert_allclose(found, expected, rtol=1e-6)
-  # Large logits are finite.
+  # The loss of large logits is finite.
   logits = np.float32([[1000.0, -1000.0]])
   for target, expected in ((0, 0), (1, 1000)):
     found = loss(step(logits, tf.constant([target])))
@@ -73,11 +73,11 @@ def test_a_label_is_scored_by_its_buckets(score):
   rows = head.rows_of(tf.constant([11]))[0]
   assert list(rows // 7) == [0, 1, 2]
   np.testing.assert_allclose(head.logits(embeddings, table, None), logits, atol=1e-5)
-  # Some rows in any order, as a client that selects rows holds them.
+  # Use some rows in any order, like a client that selects rows.
   ids = np.array([20, 3, 3, 9, 0, 14, 1], np.int32)
   found = head.logits(embeddings, tf.constant(table[ids]), tf.constant(ids))
   np.testing.assert_allclose(found, logits[:, ids], atol=1e-5)
-  ids = np.array([8, 9], np.int32)  # No row of two of the tables.
+  ids = np.array([8, 9], np.int32)  # Two of the tables have no row here.
   found = head.logits(embeddings, tf.constant(table[ids]), tf.constant(ids))
   np.testing.assert_allclose(found, logits[:, ids], atol=1e-5)
 
@@ -85,7 +85,7 @@ def test_a_label_is_scored_by_its_buckets(score):
 @pytest.mark.parametrize('tables', [1, 2, 5, 8])
 @pytest.mark.parametrize('score', heads.SCORES)
 def test_scores_of_tables_are_joined(score, tables):
-  scores = np.round(RANDOM.normal(size=[tables, 60, 7]), 1)  # Some are equal.
+  scores = np.round(RANDOM.normal(size=[tables, 60, 7]), 1)  # Some scores are equal.
   wanted = (np.median if score == 'median' else np.mean)(scores, axis=0)
   found = heads.HashedHead(60, tables, 9, score).joined([*map(tf.constant, scores)])
   np.testing.assert_allclose(found, wanted, atol=1e-12)
@@ -136,7 +136,7 @@ def test_a_batch_with_many_features_is_a_dense_matrix(monkeypatch):
       embeddings, _ = encoder.apply(weights, {}, x, True, None)
     return tape.gradient(embeddings, weights['hidden0/kernel'])
 
-  by_entries = gradient(5 / 80)  # It has 5 of 80.
+  by_entries = gradient(5 / 80)  # The batch has 5 of 80 entries.
   assert not dense
   np.testing.assert_allclose(gradient(4 / 80), by_entries, rtol=1e-5)
   assert len(dense) == 1
@@ -153,7 +153,7 @@ def test_a_batch_with_many_features_is_a_dense_matrix(monkeypatch):
   ],
 )
 def test_the_papers_parameter_counts(features, labels, tables, buckets, hidden, mlh, avg):
-  """From which Table 5's sizes follow: 4 bytes each, in units of 2^20 or 2^30."""
+  """The sizes in Table 5 follow from these counts: 4 bytes per number, in units of 2^20 or 2^30."""
 
   def count(head, tables):
     encoder = mlp.build_mlp_encoder(num_features=features, hidden_dim=hidden, num_tables=tables)

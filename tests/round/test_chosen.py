@@ -1,4 +1,4 @@
-"""Rows that are chosen in private: which ones, their noise, and all others' rest."""
+"""Differential privacy that chooses rows: the chosen rows, their noise, and the other rows."""
 
 import dataclasses
 import math
@@ -28,7 +28,8 @@ from tff_xc.round import (
 pytestmark = pytest.mark.usefixtures('in_process')
 
 N, CLIENTS, PLAIN = 12, 4.0, float('inf')
-# So little noise that it shows nowhere; of counts, at a ratio of 2, sqrt(5) times it.
+# This noise is too small to have an effect. With ratio 2, the noise of counts is sqrt(5) times as
+# large.
 TINY = 1e-6
 LOCAL = local_training.LocalTraining(0.05, 8, 1)
 
@@ -93,7 +94,7 @@ def test_each_number_by_itself():
 
 
 def test_rows_are_chosen_as_if_every_count_had_noise():
-  """By the probabilities of a Gaussian, also of rows that nobody sent."""
+  """The probabilities follow the normal distribution, also for rows that no client sent."""
   ids = np.array([1, 4, 5, 9])
   counts = np.array([0.5, 2.0, 3.0, 1.0], np.float32)
   counted = folding.RowSums(
@@ -121,7 +122,7 @@ def test_rows_are_chosen_as_if_every_count_had_noise():
 
 @pytest.mark.slow
 def test_a_round_is_that_of_numpy():
-  """Each client's change by itself, clipped; rows by their counts; over m."""
+  """Clips the change of each client, chooses rows by counts, and divides by m."""
   clients = test_privacy.cohort(0)
   clients[3] = clients[3]._replace(labels=clients[0].labels, all_labels=clients[0].all_labels)
   alone = process_lib.build_process(made('posonly', tiny.hidden(0.0, PLAIN, 1.0)), 7)
@@ -165,7 +166,7 @@ def test_without_noise_and_threshold_it_is_the_plain_run(name, features):
   model = registered.SPARSE if features else None
   of = test_privacy.cohort
   if features:
-    # Without features, an embedding is nearly 0, and the norm of a gradient infinite.
+    # Without features, an embedding is nearly 0, and the norm's gradient is infinite.
     data = [[(3, [[0, 1], [2]]), (5, [[4]])], [(7, [[8, 1, 0]])]]
 
     def of(r):
@@ -184,7 +185,7 @@ def test_without_noise_and_threshold_it_is_the_plain_run(name, features):
 
 @pytest.mark.parametrize('momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
 def test_noise_is_on_chosen_rows_alone(momentum):
-  """Of rows that nobody holds, over many seeds: how many, and how far they move."""
+  """For rows that no client has: how many are chosen and how far they move, over many seeds."""
   protected = hidden(1.0, 0.5, 1.3, ratio=0.5)
   process = process_lib.build_process(made('fedss', protected, momentum=momentum), 7)
   initial = process.initialize()
@@ -198,7 +199,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
     assert output.metrics['rows_chosen'] == change.any(axis=1).sum()
     moved.append(change)
     encoders.append(flat(weights.encoder))
-    # One that moved goes on by its velocity, without further noise.
+    # A row that moved continues with its velocity, and gets no more noise.
     again = process.next(output.state, [])
     further = rows(process.get_model_weights(again.state)) - rows(weights)
     if not again.metrics['rows_chosen']:
@@ -228,7 +229,7 @@ def test_spreadout_moves_rows_that_were_not_chosen():
 @pytest.mark.parametrize('quantile', [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
 @pytest.mark.parametrize('kind', [privacy_loss.POISSON, privacy_loss.FIXED])
 def test_epsilon_is_that_of_all_mechanisms_together(kind, quantile):
-  """By dp-accounting's Renyi divergences, of each mechanism's own noise."""
+  """Compares with dp-accounting's Renyi divergences, with the noise of each mechanism."""
   rate, rounds, delta = 0.1, 30, 1e-5
   protected = dataclasses.replace(hidden(1.4, 1.0, ratio=1.7), dp_clip_quantile=quantile)
   accountant = privacy_loss.Accountant(
@@ -260,7 +261,7 @@ def test_epsilon_is_that_of_all_mechanisms_together(kind, quantile):
 
 @pytest.mark.slow
 def test_the_norm_of_counts_is_over_all_tables():
-  """One client's rows are all chosen up to C1 / sqrt(k), of k rows of both tables."""
+  """All k rows of a client, of both tables, are chosen if the threshold is at most C1 / sqrt(k)."""
   cohort = tiny_sparse.cohort([[(3, [[0, 1], [2]]), (5, [[]])]], 0)
   each = 1.2 / math.sqrt(5)
   for threshold, count in ((0.99 * each, 5), (1.01 * each, 0)):
@@ -272,7 +273,7 @@ def test_the_norm_of_counts_is_over_all_tables():
 
 
 def test_noise_of_changes_is_not_that_of_counts():
-  """Who knows one from what was chosen would subtract it from the other."""
+  """If the noises were equal, the chosen rows would reveal the noise of the changes."""
   protected = hidden(1.0, 0.5)
   stddev = 0.5 * protected.value_noise_multiplier
   algorithm = protected.of_run(made('fedss', protected), [7, 0])

@@ -1,4 +1,4 @@
-"""The round trip of a compressed update, its error, its bytes, and its place in a round."""
+"""Compression of an update: the decoded numbers, the error, the bytes, and a whole round."""
 
 import collections
 import dataclasses
@@ -34,7 +34,7 @@ def rows_of(count, dim, seed=0):
 
 
 def reference(rows, bits, rotate):
-  """One number at a time, in float64."""
+  """Compresses one number at a time in float64."""
   count, dim = rows.shape
   size = 1
   while rotate and size < dim:
@@ -67,24 +67,24 @@ def test_the_round_trip_is_that_of_numpy(rotate, dim, bits):
     expected = reference(rows, bits, rotate)
     assert np.abs(expected - rows).max() > 1e-3
   else:
-    expected = rows  # The least number, to the last digit.
+    expected = rows  # The decoded number is the smallest number, exactly.
   np.testing.assert_allclose(decoded(rows, bits, rotate), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize('rotate', [False, True])
 def test_many_bits_give_the_numbers_back(rotate):
-  """So the rotation is orthogonal. Rows of zeros, such as padding, stay zeros."""
+  """Many bits show that the rotation is orthogonal. Rows of zeros, such as padding, stay zero."""
   rows = np.concatenate([rows_of(3, 37), np.zeros([2, 37], np.float32)])
   found = decoded(rows, 16, rotate)
   np.testing.assert_allclose(found, rows, atol=5e-4)
   assert not decoded(rows, 2, rotate)[3:].any()
   assert decoded(rows[:0], 8, rotate).shape == (0, 37)
-  long = rows_of(2, 5000)  # Rotated in three steps: 64 * 64 * 2 numbers.
+  long = rows_of(2, 5000)  # This row is rotated in three steps: 64 * 64 * 2 numbers.
   np.testing.assert_allclose(decoded(long, 16, rotate), long, atol=1e-3)
 
 
 def test_a_long_rotation_is_hadamards():
-  """In all of its steps, and not only orthogonal."""
+  """All steps together are the Hadamard transform, not only some orthogonal matrix."""
   rows = rows_of(2, 8192)
   expected, width = rows.astype(float), 1
   while width < 8192:  # Sylvester's construction.
@@ -99,7 +99,7 @@ def made(name, **given):
   given = {'server_momentum': 0.0, 'negatives': 3, **given}
   given = {n: v for n, v in given.items() if n in registry.get(name).names}
   found = registry.get(name).made(model=tiny.model(N), max_positives=5, **tiny.settings(), **given)
-  # FedAwS's server would give rows another length.
+  # FedAwS's server step would change the length of rows.
   plain = dataclasses.replace(found.tables[0], steps=())
   return found.with_table(plain)
 
@@ -119,7 +119,9 @@ def change(name, clients=CLIENTS, seed=7, **given):
 
 @pytest.mark.parametrize('name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)])
 def test_a_client_sends_two_levels_of_one_bit(name):
-  """Those of its rows and tensors, also where it sends rows and not their changes."""
+  """The levels belong to the client's rows and tensors, also if it sends rows instead of
+  changes.
+  """
   clients = CLIENTS[:1]
   plain = change(name, clients)
   found = change(name, clients, compression='quantize', compression_bits=1)
@@ -136,7 +138,7 @@ def test_a_client_sends_two_levels_of_one_bit(name):
 
 
 class Seeds(compression.Compression):
-  """Keeps the seeds, and compresses nothing."""
+  """Records the seeds, and does not compress."""
 
   def decoded(self, rows, signs_seed, seed):
     self.seen.append((tuple(signs_seed.numpy()), tuple(seed.numpy())))
@@ -159,7 +161,8 @@ def test_a_round_shares_signs_and_everything_is_rounded_by_itself():
       )
       tiny.assert_same_weights(used.sent(local).change, (delta, changes), 0)
   signs, rounding = (np.reshape(s, [2, 2, 3, 2]) for s in zip(*seen, strict=True))
-  np.testing.assert_array_equal(signs[:, 0], signs[:, 1])  # Of both clients.
+  # The seeds are the same for both clients.
+  np.testing.assert_array_equal(signs[:, 0], signs[:, 1])
 
   def distinct(seeds):
     return len({*map(tuple, seeds.reshape(-1, 2))})
@@ -172,7 +175,7 @@ def test_a_round_shares_signs_and_everything_is_rounded_by_itself():
 @pytest.mark.parametrize(
   ('kind', 'bits', 'of_encoder', 'of_row'),
   [
-    # A kernel of 15 numbers and a bias of 3; a row of 3; and 8 bytes each.
+    # The kernel has 15 numbers, the bias 3, and a row 3. Each also has 8 bytes for two levels.
     ('quantize', 8, 15 + 8 + 3 + 8, 3 + 8),
     ('quantize', 3, 6 + 8 + 2 + 8, 2 + 8),
     ('rotate_quantize', 8, 16 + 8 + 4 + 8, 4 + 8),
@@ -192,7 +195,7 @@ def test_the_bytes_of_a_tiny_model(kind, bits, of_encoder, of_row):
   assert found['bytes_up_per_client'] == sent
   for name in ('bytes_down_per_client', 'client_parameters_peak'):
     assert found[name] == plain[name]
-  # Without ids, and without rows.
+  # First without ids, then without rows.
   found = of('fullsoftmax', **given)['bytes_up_per_client']
   assert found == of_encoder + 5 * of_row + 4
   found = of('fedaws_baseline2', **given)['bytes_up_per_client']
@@ -201,11 +204,11 @@ def test_the_bytes_of_a_tiny_model(kind, bits, of_encoder, of_row):
 
 @pytest.mark.slow
 def test_a_client_whose_levels_are_not_finite_is_dropped():
-  """Its numbers are, and their range is not."""
+  """The numbers are finite, but the difference between the largest and the smallest is not."""
   used, seeds = compression.Compression(compression='quantize'), (SIGNS, SEED)
   assert np.isnan(used.decoded(tf.constant([[3e38, -3e38, 0.0]]), *seeds)).all()
   algorithm = made('fedss', compression='quantize')
-  # As large as float32 has them.
+  # The largest numbers that float32 can represent.
   sent = dataclasses.replace(algorithm.tables[0], merge=Largest(takes_optimizer=False))
   dropped = []
   for one in (algorithm, algorithm.without_part('compression')):
@@ -220,7 +223,7 @@ def test_a_client_whose_levels_are_not_finite_is_dropped():
 
 @dataclasses.dataclass(frozen=True)
 class Largest(merge.SumRows):
-  """Sends a row of finite numbers, whose range is not."""
+  """Sends a row of finite numbers whose range is not finite."""
 
   def sent(self, before, after):
     first = tf.one_hot(0, tf.shape(before)[0])[:, None]

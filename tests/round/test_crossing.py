@@ -1,4 +1,4 @@
-"""Values sent: no table of n rows where rows are selected; numbers of bytes."""
+"""If clients select rows, no table of n rows is sent. The numbers of bytes are correct."""
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ pytestmark = pytest.mark.usefixtures('in_process')
 
 N, FEDERATED = registered.N, registered.FEDERATED
 SELECTING = [n for n in FEDERATED if registered.algorithm(n).tables[0].request.selects]
-# The server's optimizer is all that distinguishes FedAvg's family in a round.
+# In a round, the algorithms of FedAvg's family differ only in the server's optimizer.
 ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
-# What clients keep does not cross.
+# Client states are not sent.
 REMEMBERING = [n for n in FEDERATED if registered.algorithm(n).client_state and n != 'scaffold']
-# Between them they have every request and merge of rows; the bytes of others are slow.
+# These algorithms use all requests and merges of rows. The tests of other algorithms are slow.
 QUICK = ('fedss', 'fullsoftmax', 'fedaws')
 FROZEN_AND_WEIGHTED = {'trainable': 'bottleneck', 'importance_weights': 'train'}
 LABELS = [[0, 0, 3, 5], [7, 3]]
@@ -24,7 +24,7 @@ SPARSE = [[(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])], [(7, [[8, 1, 0]]), (9, [[
 
 
 def _selecting():
-  """All algorithms, also with selected features; most of these are slow."""
+  """Yields all algorithms that select rows, also with selected features. Most of them are slow."""
   for name in SELECTING:
     for features, quick in ((0, QUICK), (5, ('fedss',))):
       marks = [] if name in quick else [pytest.mark.slow]
@@ -33,27 +33,27 @@ def _selecting():
 
 @pytest.mark.parametrize(('name', 'features'), _selecting())
 def test_nothing_of_n_rows_crosses_where_rows_are_selected(name, features):
-  """Reads the computation that runs, not its source."""
+  """Reads the compiled computation instead of its source."""
   model = registered.SPARSE if features else registered.DENSE
   found = crossing.of(registered.process(name, model, features).next)
   forbidden = (N, tiny_sparse.NUM_FEATURES) if features else (N,)
   crossed = [*found.broadcasts.values(), *(t for pair in found.aggregates.values() for t in pair)]
   for type_spec in crossed:
     for tensor in crossing.tensors(type_spec):
-      # Also not flattened.
+      # A flattened table is not allowed either.
       assert not any(d and d % n == 0 for d in tensor.shape for n in forbidden)
   assert len(found.selects) == 1 + bool(features)
   for _, keys, row in found.selects.values():
-    assert len(crossing.tensors(row)) == 1  # A row of a table, and no more.
-    # A prototype has one number more.
+    assert len(crossing.tensors(row)) == 1  # A slice is one row of a table.
+    # The row of a prototype has one more number.
     widths = tiny.DIM, tiny_sparse.DIM, tiny_sparse.DIM + 1, 6
     assert tuple(row.shape) in [(width,) for width in widths]
     assert keys.dtype == np.int32
-    assert keys.shape[0] in (8, 4, 5)  # Static: positives plus negatives.
+    assert keys.shape[0] in (8, 4, 5)  # The number of keys is static: positives plus negatives.
 
 
 def test_the_reading_sees_a_whole_table():
-  """The test above can fail: this computation broadcasts all n rows."""
+  """Shows that the test above can fail: this computation broadcasts all n rows."""
   found = crossing.of(registered.process('fullsoftmax').next)
   shapes = [
     tuple(tensor.shape)
@@ -65,9 +65,9 @@ def test_the_reading_sees_a_whole_table():
 
 
 def _cases():
-  """Yields (algorithm, feature rows that a client requests, hyper-parameters).
+  """Yields (algorithm, feature rows that a client requests, hyperparameters).
 
-  0 feature rows are all, None: the examples are dense.
+  0 feature rows means that the client requests all rows. None means that examples are dense.
   """
   slow = pytest.mark.slow
   for name in FEDERATED:
@@ -115,7 +115,7 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(name, max_features, giv
   def size(arrays):
     return sum(a.nbytes for a in arrays)
 
-  # Tensors and one weight are counted; the seed and other scalars are not.
+  # Count tensors and one weight, but not the seed and other scalars.
   def tensors(arrays):
     return [a for a in arrays if a.ndim]
 
@@ -130,7 +130,7 @@ def test_the_bytes_are_those_that_a_round_fed_and_folded(name, max_features, giv
   sent = [size(tensors(folded)) for folded in crossed['folded']]
   up = np.mean(asked or [0]) + np.mean(sent) + tf.float32.size
   if keeper:
-    # A simulation collects what clients keep, with their ids.
+    # A simulation collects the clients' states and ids, which clients would not send.
     nothing = tf.nest.flatten(examples.nothing_kept(keeper.spec).value)
     up -= size(nothing) + np.dtype(np.int64).itemsize
   assert columns['bytes_down_per_client'] == pytest.approx(down)
@@ -144,7 +144,7 @@ def test_nothing_of_n_rows_crosses_with_probabilities():
       assert N not in tensor.shape
   [(_, _, element)] = found.selects.values()
   shapes = [tuple(tensor.shape) for tensor in crossing.tensors(element)]
-  assert shapes == [(tiny.DIM,), ()]  # A row, and its class's probability.
+  assert shapes == [(tiny.DIM,), ()]  # A row, and the probability of its class.
 
 
 def test_frozen_weights_count_as_parameters_of_the_client():
@@ -163,6 +163,6 @@ def test_the_bytes_of_fedavgs_family_are_those_of_full_softmax():
     return communication.messages(registered.algorithm(name))
 
   for name in (*ALIKE, *REMEMBERING):
-    # The former also gets p, where that is not uniform; rows of the latter stay.
+    # FedIR also sends p if it is not uniform. With FedRep, rows stay at clients.
     if name not in ('fedir', 'fedrep'):
       assert of(name) == of('fullsoftmax')

@@ -1,4 +1,4 @@
-"""Noise of clients within a secure sum: its size, its sum, and its epsilon."""
+"""Noise that clients add within a secure sum: its size, the sum, and epsilon."""
 
 import dataclasses
 import math
@@ -42,7 +42,7 @@ def flat(weights):
 
 
 def test_a_sum_that_nearly_wraps_is_revealed():
-  """All clients have their whole norm in one number; rounding is right on average."""
+  """Each client's norm is in one number. Random rounding is correct on average."""
   integers = distributed.Integers.of(12, 0.0, 3.0, 5.0)
   change = tf.constant([3.0, -3.0, 0.0, 0.1])
   hidden = tf.function(integers.hidden)
@@ -52,7 +52,7 @@ def test_a_sum_that_nearly_wraps_is_revealed():
     assert (found.numpy() >= 0).all() and (found.numpy() < 2**12).all()
     total += found
   np.testing.assert_allclose(integers.revealed(total), 5 * change, atol=5 / integers.scale)
-  # Numbers between two integers, many of them.
+  # Many numbers lie between two integers.
   many = tf.fill([20_000], 0.3 / integers.scale)
   found = hidden(many, tf.constant([7, 1])).numpy()
   assert set(found) == {0, 1}
@@ -65,7 +65,7 @@ def test_a_sum_that_nearly_wraps_is_revealed():
     each.append((found.numpy() + 2**11) % 2**12 - 2**11)
   apart = max(np.linalg.norm(a - b) for a in each for b in each)
   assert apart <= integers.distance(3.0, 200)
-  # Rounding takes numbers apart that the norm allows no more.
+  # Rounding may increase the distance of two vectors beyond their norm.
   coarse = distributed.Integers(8, 1.0, 0.0)
   halves = tf.constant([[0.5] * 400, [-0.5] * 400])
   one, other = (
@@ -86,7 +86,7 @@ def test_a_clients_noise_is_skellams():
     exact = stats.skellam(rate, rate)
     assert stats.kstest(found + 0.5, exact.cdf).pvalue > 1e-3
   assert abs(np.corrcoef(*drawn)[0, 1]) < 5 / math.sqrt(20_000)
-  # Beyond that, TensorFlow's variables are wrong.
+  # For larger variances, TensorFlow's random numbers are wrong.
   large = distributed.Integers.of(32, 100.0, 1.0, 9.0)
   assert large.stddev <= 4.0001e5
   found = large.hidden(tf.zeros([20_000]), tf.constant([1, 5])).numpy()
@@ -115,12 +115,14 @@ def test_without_noise_it_is_the_plain_sum_and_nothing_else_is_seen():
     assert shape in secure
   assert epsilon.numbers_sent(algorithm) == len(found)
   messages = communication.messages(algorithm)
-  assert N * messages.tables['class'].up == 3 * N * tiny.DIM  # Of 24 bits.
+  assert N * messages.tables['class'].up == 3 * N * tiny.DIM  # Each number has 24 bits.
 
 
 @pytest.mark.slow
 def test_clients_share_the_noise_of_the_sum():
-  """Fewer clients, less noise; a client that crashed adds its share, too."""
+  """With fewer clients there is less noise. A client that crashed in training also adds its
+  share.
+  """
   process = process_lib.build_process(made(dp_noise_multiplier=2.0, dp_clip=0.5), 7)
   silent = process_lib.build_process(made(dp_noise_multiplier=0.0, dp_clip=0.5), 7)
   initial = process.initialize()
@@ -129,7 +131,7 @@ def test_clients_share_the_noise_of_the_sum():
     clients[1].x[:] = 3e38
     expected = silent.next(silent.initialize(), clients).state
     expected = flat(silent.get_model_weights(expected))
-    if number == 2:  # One is left, whose change was larger.
+    if number == 2:  # Only one client is left, whose change is larger.
       start = flat(silent.get_model_weights(silent.initialize()))
       norm = np.linalg.norm(expected - start)
       assert norm == pytest.approx(0.5 / CLIENTS, rel=1e-3)
@@ -145,7 +147,7 @@ def test_clients_share_the_noise_of_the_sum():
     assert drawn.std() == pytest.approx(stddev, rel=0.06)
     each = drawn.std(axis=0) / stddev
     assert each.min() > 0.5 and each.max() < 1.6
-    # Encoder and rows have noise of their own.
+    # The noises of encoder and rows are independent.
     own, last = tiny.FEATURES * tiny.DIM, -N * tiny.DIM
     kernel, rows = drawn[:, last - own : last], drawn[:, last : last + own]
     alike = np.corrcoef(kernel.ravel(), rows.ravel())[0, 1]
@@ -156,7 +158,7 @@ def test_clients_share_the_noise_of_the_sum():
 
 @pytest.mark.parametrize(('change', 'variance'), [(0.7, 4.0), (2.3, 30.0)])
 def test_epsilon_is_above_that_of_one_rounded_number_by_definition(change, variance):
-  """A number or its opposite, rounded at random, with noise, modulo 2^10."""
+  """The client sends a number or its negative, rounded at random, with noise, modulo 2^10."""
   noise = stats.skellam(variance / 2, variance / 2).pmf(np.arange(-512, 512))
   up = change - math.floor(change)
 
@@ -173,9 +175,9 @@ def test_epsilon_is_above_that_of_one_rounded_number_by_definition(change, varia
 
 
 def test_divergences_are_those_of_the_paper():
-  """Corollary of its bound for one number: alpha / 2 mu and the smaller of two more.
+  """The paper's bound for one number is alpha / 2 mu plus the smaller of two terms.
 
-  By hand, of order 2; exact values are below the Gaussian term alone.
+  The values are computed by hand for order 2. The exact values are below the Gaussian term.
   """
 
   def of(*given):
@@ -183,7 +185,7 @@ def test_divergences_are_those_of_the_paper():
 
   assert of(1, 1, 10.0) == pytest.approx(0.1 + 9 / 400)
   assert of(1, 1, 1.0) == pytest.approx(1.0 + 3 / 2)
-  # Of 4 numbers with a norm of 3, the L1 norm is at most 6, and not 9.
+  # For 4 numbers with norm 3, the L1 norm is at most 6, not 9.
   assert of(3, 4, 10.0) == pytest.approx(0.9 + (27 + 36) / 400)
 
 
@@ -193,7 +195,7 @@ def test_with_much_noise_it_is_gaussian():
   assert found == pytest.approx(gaussian._renyi(2), rel=1e-2)
   assert privacy_loss.skellam_epsilon(2.0, 5, 1.0, 1e-5, 0) == 0
   assert privacy_loss.skellam_epsilon(2.0, 5, 0.0, 1e-5, 1) == math.inf
-  # Coarser integers tell more.
+  # Coarser integers reveal more.
   rounded = [distributed.Integers.of(bits, 2.0, 1.0, 32.0) for bits in (10, 16, 24)]
   values = [
     privacy_loss.skellam_epsilon(i.distance(1.0, 10**4), 10**4, 32 * i.stddev**2, 1e-5, 5)

@@ -35,7 +35,7 @@ def test_encoders_name_weights_of_their_last_layer(name):
   encoder = ENCODERS[name]()
   names = tf.nest.map_structure(str, dict(encoder.init(tf.constant([0, 1]))))
   assert set(encoder.last_layer) < set(names)
-  # An embedding moves with it.
+  # The embedding depends on these weights.
   assert any('kernel' in weight for weight in encoder.last_layer)
 
 
@@ -54,7 +54,7 @@ def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
     assert np.array_equal(value, before.encoder[name]) != moves
     assert (name in after.server.encoder['sum']) == moves
   assert not np.allclose(weights.class_table, before.class_table)
-  # As drawn without anything frozen.
+  # The initial weights are the same as without frozen weights.
   plain = registered.process('fedss').initialize().weights
   tiny.assert_same_weights(before, plain, 1e-6)
 

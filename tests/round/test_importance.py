@@ -1,4 +1,4 @@
-"""FedIR's weights: of the whole client, also where few rows are held."""
+"""FedIR's weights use all examples of a client, also if the client has few rows."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from tff_xc.round import examples, process, request
 
 pytestmark = pytest.mark.usefixtures('in_process', 'built_once')
 
-# Of classes 0, 3 and 5, a client uses two examples in this round.
+# The client has the classes 0, 3 and 5, and uses two examples in this round.
 ALL_Y = np.array([0, 3, 3, 5, 3, 0], np.int32)
 N = registered.N
 TARGET = np.arange(N, dtype=float)
@@ -44,9 +44,9 @@ def test_a_class_weighs_its_share_of_the_target_over_its_own(target):
   own = held.counts.numpy() > 0
   ids = held.ids.numpy()
   np.testing.assert_allclose(found[own], p[ids[own]] / q[ids[own]], rtol=1e-6)
-  # Of a negative or padding, 0 and not infinite.
+  # The weight of a negative or of padding is 0, not infinite.
   np.testing.assert_array_equal(found[~own], 0)
-  # E_q[w l] = E_p[l], eq. (2), on the classes that the client has.
+  # On the client's classes, E_q[w l] = E_p[l] (eq. 2).
   np.testing.assert_allclose((found * q[ids]).sum(), p[[0, 3, 5]].sum(), 1e-5)
 
 
@@ -63,7 +63,7 @@ def test_examples_of_classes_without_probability_do_not_count():
   plain = registered.algorithm('fedavg')
   one_hot = np.eye(N)[3]
   made = WEIGHTS.weighted(plain, one_hot)
-  # Batches of two, of which one has no weight at all.
+  # Batches have two examples. All weights of one batch are zero.
   both, only = tiny.cohort([[3, 0, 0, 0], [3]])
   only = only._replace(x=both.x[:1])
   after_both, loss = after(made, [both], 1)
@@ -84,7 +84,7 @@ def test_what_has_no_weights_is_refused():
     model = dataclasses.replace(plain.model, **changes)
     with pytest.raises(errors.InputError, match=message):
       WEIGHTS.weighted(dataclasses.replace(plain, model=model))
-  # A uniform target is not taken for another.
+  # A uniform target changes nothing.
   given = {'model': tiny.model(N), 'importance_weights': 'train'}
   assert fedvc.FedIR.made(model=tiny.model(N)).part('importance').beside is None
   made = fedvc.FedIR.made(**given, class_probabilities=TARGET)

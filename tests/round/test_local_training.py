@@ -1,4 +1,4 @@
-"""Local training: its batches, epochs and update."""
+"""Local training: batches, epochs and the update."""
 
 import collections
 
@@ -71,7 +71,7 @@ def test_rows_of_padding_are_zero_also_where_rows_are_sent_whole():
   ('epochs', 'steps', 'sizes'),
   [
     (3, 0, [4, 4, 2] * 3),
-    # A number of steps takes the place of epochs.
+    # A number of steps replaces the epochs.
     (7, 1, [4]),
     (7, 3, [4, 4, 2]),
     (7, 5, [4, 4, 2, 4, 4]),
@@ -93,7 +93,7 @@ def test_every_epoch_visits_all_examples_once_in_another_order(epochs, steps, si
 def test_an_order_is_drawn_once_an_epoch():
   training = local_training.LocalTraining(batch_size=4)
   order = tf.range(10)
-  for step in range(7):  # Of three an epoch.
+  for step in range(7):  # An epoch has three steps.
     found = training.order(SEED, tf.constant(step), order)
     assert (found is order) == bool(step % 3)
     order = found
@@ -116,7 +116,7 @@ def test_the_measured_loss_is_a_mean_over_what_the_steps_visit(given):
     ([0, 1, 2], 'uniform', 1.0, 1, (3, 12, 1, 0)),
     ([], 'examples', 1.0, 0, (0, 0, 0, 0)),
     ([], 'uniform', 1.0, 0, (0, 0, 0, 0)),
-    ([0, 1], 'examples', float('nan'), 0, (0, 12, 1, 1)),  # It is dropped.
+    ([0, 1], 'examples', float('nan'), 0, (0, 12, 1, 1)),  # This client is dropped.
   ],
 )
 def test_the_update_counts_and_measures(labels, weighting, factor, weight, counts):
@@ -138,7 +138,7 @@ def test_the_update_counts_and_measures(labels, weighting, factor, weight, count
 
 @pytest.mark.parametrize('replaced', [False, True])
 def test_weight_decay_is_of_all_that_is_trained(replaced):
-  """Without a gradient, 3 steps leave (1 - 0.1 0.5)^3 of a weight."""
+  """Without gradients, 3 steps multiply a trained weight by (1 - 0.1 0.5)^3."""
   model = tiny.model_with_statistics()
   requested = request.OwnAndSampled(model.num_rows, 4, 2)
   made = algorithm.Algorithm(
@@ -160,13 +160,13 @@ def test_weight_decay_is_of_all_that_is_trained(replaced):
     (found.rows['class'], rows),
   ):
     np.testing.assert_allclose(delta, share * weight, rtol=1e-4, atol=1e-7)
-  # Statistics move by their own rule: here half way to the mean, three times.
+  # Statistics move by another rule: here, three times half of the way to the mean.
   mean = np.mean(client.x, axis=0)
   np.testing.assert_allclose(found.encoder_delta['mean'], (1 - 0.5**3) * mean, rtol=1e-4)
 
 
 class Keeps(parts.Part):
-  """Keeps a number, and replies with it."""
+  """Keeps a number as client state, and sends it."""
 
   name = 'number'
 

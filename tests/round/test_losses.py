@@ -9,7 +9,8 @@ from tff_xc import classifier
 from tff_xc.data import sparse
 from tff_xc.round import losses, request
 
-# Six slots: own classes in 0 and 3, negatives in 1, 2 and 4, padding in 5.
+# The client has six rows. Rows 0 and 3 are its own classes, rows 1, 2 and 4 are negatives, and row
+# 5 is padding.
 HELD = request.SelectedRows(
   ids=tf.constant([8, 2, 5, 1, 7, 8]),
   mask=tf.constant([True] * 5 + [False]),
@@ -33,7 +34,7 @@ def naive(terms_of, shift):
   return each
 
 
-SHIFT = np.log((20 - 2) / 3)  # n = 20, two own classes, three negatives.
+SHIFT = np.log((20 - 2) / 3)  # There are n = 20 classes, two own classes and three negatives.
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,9 @@ def hinge_step(rows, embeddings):
 
 
 def test_the_hinge_is_of_the_targets_cosine_alone():
-  """Eq. (23), where slots 0 and 3 are the targets of two examples."""
+  """Eq. (23); rows 0 and 3 are the targets of two examples."""
   rows = np.array([[2.0, 0], [9, 9], [9, 9], [1, 1], [9, 9], [9, 9]])
-  embeddings = [[3.0, 0], [0, 0.1]]  # Cosines 1, past the margin, and 0.7071.
+  embeddings = [[3.0, 0], [0, 0.1]]  # The cosines are 1, which is above the margin, and 0.7071.
   rows = tf.constant(rows, tf.float32)
   for margin in (0.9, 0.5):
     with tf.GradientTape() as tape:
@@ -80,14 +81,14 @@ def test_the_hinge_is_of_the_targets_cosine_alone():
       loss = losses.PositiveHinge(margin)(hinge_step(rows, embeddings))
     expected = [0.0, max(0.0, margin - 0.5**0.5) ** 2]
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
-    # The row of slot 3 moves alone, if at all.
+    # Only row 3 may have a gradient.
     moved = np.any(tf.convert_to_tensor(tape.gradient(loss, rows)) != 0, axis=1)
     np.testing.assert_array_equal(moved, np.arange(6) == (3 if margin == 0.9 else -1))
 
 
 @pytest.mark.parametrize('distance', losses.DISTANCES)
 def test_the_contrastive_loss_equals_the_numpy_reference(distance):
-  """Eq. (6), and (11) and (12), with their gradients; slot 5 is padding."""
+  """Eq. (6), (11) and (12), with their gradients; row 5 is padding."""
   random = np.random.default_rng(3)
   rows, embeddings = random.normal(size=[6, 4]), random.normal(size=[2, 4])
   values = 0.5, 2.0, 1.3, distance

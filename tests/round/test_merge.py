@@ -1,4 +1,4 @@
-"""How clients' rows are merged, by id or side by side."""
+"""Merges of clients' rows: sums by row id, or rows side by side."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tff_xc.round import folding, merge, optimizers, request
 
-# `test_same_as_worker` compares them.
+# `test_same_as_worker` compares the two runtimes.
 RUNTIMES = ['in_process', pytest.param('tff_worker', marks=pytest.mark.slow)]
 SUMS = folding.RowSums(
   ids=tf.constant([4, 1, 4, 0, 1, 4]),
@@ -32,8 +32,9 @@ def test_means_of_rows():
   np.testing.assert_allclose(added.rows, [[6, 7], [10, 12], [14, 17]])
   np.testing.assert_allclose(added.weights, [4, 7, 10])
   for merged, row in (
-    (merge.SumRows(), [0.14, 0.17]),  # Over the cohort.
-    (merge.SumRows(row_renormalise=True), [1.4, 1.7]),  # Over their holders.
+    (merge.SumRows(), [0.14, 0.17]),  # The mean over the cohort.
+    # The mean over the clients that have the row.
+    (merge.SumRows(row_renormalise=True), [1.4, 1.7]),
     (merge.ReplaceRows(), [1.4, 1.7]),
   ):
     np.testing.assert_allclose(merged.mean(added, tf.constant(100.0))[2], row)
@@ -70,7 +71,7 @@ def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
 
 
 def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
-  """The bound does not depend on the clients: here 200, with 800 rows."""
+  """The bound does not depend on the number of clients. Here, 200 clients send 800 rows."""
   bounds = (8, 16, 32)
   monkeypatch.setattr(folding, '_STACK_ROWS', bounds)
   empty = folding.RowSums(tf.zeros([0], tf.int32), tf.zeros([0, 3]), tf.zeros([0]))
@@ -86,7 +87,7 @@ def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
 @pytest.mark.parametrize('add', [folding.add_by_id, folding.grown])
 @pytest.mark.parametrize('ids', [[7, 2, 9], [7, 2, 7, 9, 2, 7], [3, 5], [], [5]])
 def test_additions_have_the_bits_of_those_one_by_one(add, ids):
-  """In float32 and in the arguments' order; what is added stays as it is."""
+  """Sums in float32 depend on the order of the arguments. The arguments do not change."""
   random = np.random.default_rng(0)
 
   def some(ids):
@@ -114,7 +115,7 @@ def test_additions_have_the_bits_of_those_one_by_one(add, ids):
 
 
 def test_two_additions_to_the_same_sums_in_one_graph_stay_apart():
-  """Else common subexpressions are merged, and both change one tensor in place."""
+  """TensorFlow could merge equal ops of the two sums, so that both change one tensor in place."""
   ids = tf.TensorSpec([None], tf.int32)
   rows, weights = tf.TensorSpec([None, 2]), tf.TensorSpec([None])
 
@@ -134,14 +135,14 @@ def test_two_additions_to_the_same_sums_in_one_graph_stay_apart():
 def test_stacked_rows_are_those_of_all_clients(all_rows, runtime, request, monkeypatch):
   request.getfixturevalue(runtime)
   monkeypatch.setattr(folding, '_STACK_ROWS', (8, 16, 32))
-  updates = _updates(40, 12)  # Of more than 32, blocks are merged.
+  updates = _updates(40, 12)  # If there are more than 32 updates, blocks are merged.
   if all_rows:
     random = np.random.default_rng(1)
     updates = [
       folding.RowUpdate((), random.normal(size=[12, 3]).astype(np.float32), update.weight)
       for update in updates
     ]
-    updates[3] = updates[3]._replace(weight=np.float32(0))  # It is dropped.
+    updates[3] = updates[3]._replace(weight=np.float32(0))  # This update is dropped.
   fold = folding.build.__wrapped__(3, True, 12 if all_rows else None)
   stacked = fold(updates)
   kept = [u for u in updates if u.weight > 0]

@@ -1,4 +1,4 @@
-"""Nearest rows in blocks and strips, against NumPy."""
+"""Nearest rows in blocks and strips, compared with NumPy."""
 
 import functools
 import tempfile
@@ -69,12 +69,12 @@ def test_parts_are_compared_only_where_that_takes_less_time(monkeypatch, k, pass
 
 
 def test_no_file_of_autograph_is_written(monkeypatch):
-  """One would stay in the temporary folder if the run is killed."""
+  """Such a file would stay in the temporary folder if the run is killed."""
   written = []
   monkeypatch.setattr(tempfile, 'NamedTemporaryFile', lambda **how: written.append(how))
   rows = numpy_fedaws.unit_rows(5)
 
-  # Traced, which is where a body is converted; nothing is run.
+  # Tracing converts a function, so the test needs no execution.
   tff.tensorflow.computation(lambda: nearest.nearest(rows, tf.range(5), rows, 1))
   assert written == []
 
@@ -82,7 +82,7 @@ def test_no_file_of_autograph_is_written(monkeypatch):
 def masks(rows, k):
   """Returns the joined results of all strips."""
 
-  # Without autograph, as TFF traces it: conversion takes seconds.
+  # TFF traces without autograph, too. Its conversion would take seconds.
   @functools.partial(tf.function, autograph=False)
   def find(rows):
     strips = nearest.similarities(rows)
@@ -104,9 +104,9 @@ def masks(rows, k):
 )
 def test_the_k_nearest_have_a_one(kind, k):
   rows = numpy_fedaws.unit_rows(100, dim=9)
-  if kind == 'groups':  # Far from normal, so that most guesses are too high.
+  if kind == 'groups':  # The distribution is far from normal, so most guesses are too high.
     rows = numpy_fedaws.normalised(0.05 * rows + np.eye(9)[np.arange(100) % 4])
-  if kind == 'negative':  # Two opposite rows, and others at right angles.
+  if kind == 'negative':  # Two groups of opposite rows, and rows at right angles to them.
     rows = numpy_fedaws.normalised(0.3 * rows + np.eye(9)[[0] * 50 + [1] * 50])
     rows[50:] *= -1
   rows = rows.astype(np.float32)
@@ -127,7 +127,7 @@ def test_the_k_nearest_have_a_one(kind, k):
 @pytest.mark.slow
 def test_a_row_in_a_tie_has_no_neighbours():
   rows = np.repeat(np.eye(4, dtype=np.float32), [5, 5, 5, 1], axis=0)
-  mask, least, known = masks(rows, 4)  # The four others that are equal.
+  mask, least, known = masks(rows, 4)  # The four other rows of a group are equal.
   np.testing.assert_array_equal(known, [True] * 15 + [False])
   np.testing.assert_array_equal(mask.sum(1), [4] * 15 + [0])
   assert least[-1] == 2

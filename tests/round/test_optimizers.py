@@ -1,4 +1,4 @@
-"""Optimizers of weights and of requested rows."""
+"""Optimizers of weights, and of requested rows."""
 
 import functools
 
@@ -23,7 +23,7 @@ def trajectory(optimizer, scale=1.0):
 
 
 def moved_by(name, rate=0.1, decay=0.0, momentum=0.0, epsilon=1e-8):
-  """Returns the weights after `GRADIENTS`, as torch.optim has them."""
+  """Returns the weights after `GRADIENTS`, computed like torch.optim."""
   w, m, v, largest = np.array([1.0, -1.0]), 0.0, 0.0, 0.0
   for t, g in enumerate(GRADIENTS, 1):
     g = g + decay * w
@@ -72,7 +72,7 @@ def steps(every_row=False):
   random = np.random.default_rng(1)
   for index in range(STEPS):
     size = 0 if index in (4, 9) else random.integers(1, 5)
-    # The last row is never requested.
+    # No step requests the last row.
     ids = random.choice(N - 1, size, replace=False).astype(np.int32)
     if every_row:
       ids = np.arange(N, dtype=np.int32)
@@ -88,12 +88,12 @@ def initial(optimizer):
 
 @functools.cache
 def graph(optimizer):
-  """Returns the step as a graph for any number of rows, traced once."""
+  """Returns the step as a graph for any number of rows, which is traced once."""
   return tf.function(optimizer.next, autograph=False, reduce_retracing=True)
 
 
 def step(optimizer, state, table, ids, gradients, counts):
-  """Runs one step in a graph, as in a computation."""
+  """Runs one step in a graph, as a TFF computation does."""
   return graph(optimizer)(
     state, table, tf.constant(ids), tf.constant(gradients), tf.constant(counts)
   )[:2]
@@ -167,7 +167,7 @@ def test_a_step_that_does_not_count_changes_nothing(optimizer):
 
 
 def adam_on_requested_rows(rate, epsilon, amsgrad):
-  """Returns the table after `steps`, in float64, one row after the other."""
+  """Returns the table after `steps`, computed row by row in float64."""
   table = TABLE.astype(np.float64)
   mean, square, largest = np.zeros([3, *TABLE.shape])
   t = 0
@@ -204,7 +204,7 @@ def test_row_adam_moves_the_requested_rows_alone(amsgrad):
   ],
 )
 def test_lazy_rows_are_the_optimizer_on_the_table(optimizer, every_row):
-  """Of Adam if every row is requested, of Adagrad always."""
+  """For Adam, this holds if every row is requested. For Adagrad, it always holds."""
   of_rows, dense = optimizers.LazyRows(optimizer), optimizers.Dense(optimizer)
   a, b = initial(of_rows), initial(dense)
   for arguments in steps(every_row):

@@ -1,4 +1,4 @@
-"""Personal models: against NumPy, and against the round of a single client."""
+"""Personal models, compared with NumPy and with the round of a single client."""
 
 import dataclasses
 
@@ -99,7 +99,7 @@ SELECTS = {'max_positives': 4, 'server_momentum': 0.0, 'negatives': 3}
   ],
 )
 def test_it_is_the_model_after_a_round_of_one_client(method, more):
-  training = local_training.LocalTraining(RATE, 2, 2)  # Of four examples.
+  training = local_training.LocalTraining(RATE, 2, 2)  # The clients have four examples.
   algorithm = made(method, local_training=training, **more)
   process = process_lib.build_process(algorithm)
   state = process.initialize()

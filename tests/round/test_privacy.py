@@ -27,7 +27,7 @@ N = 12
 
 
 def test_bits_are_those_of_splitmix():
-  # The first numbers of the published generator for a state of 0.
+  # The published first numbers of the generator for state 0.
   step = 0x9E3779B97F4A7C15
   states = tf.constant([step, 2 * step % 2**64, 3 * step % 2**64], tf.uint64)
   assert [int(x) for x in randomness.mixed(states)] == [
@@ -38,7 +38,7 @@ def test_bits_are_those_of_splitmix():
 
 
 def assert_independent_normals(pairs):
-  """Of rows: two of each stream and column; and of a row and the next."""
+  """Tests that noise is independent between streams, columns, and successive rows."""
   assert stats.kstest(pairs.ravel(), 'norm').pvalue > 0.01
   rows = pairs.shape[2]
   flat = pairs.transpose(2, 0, 1, 3).reshape(rows, -1)
@@ -51,7 +51,7 @@ def assert_independent_normals(pairs):
 
 @pytest.mark.parametrize(('dtype', 'dim'), [(tf.int32, 8), (tf.int64, 7)])
 def test_rows_have_normals_of_their_own(dtype, dim):
-  """A secret seed is of int64."""
+  """The seed of a secret is int64."""
   seed, streams = tf.constant([3, -4], dtype), tf.constant([1, 2])
 
   def draw(ids, seed=seed):
@@ -59,7 +59,7 @@ def test_rows_have_normals_of_their_own(dtype, dim):
 
   pairs = draw(np.arange(3000))
   assert_independent_normals(pairs)
-  # The last digits of a cosine depend on its place in a vector.
+  # The last digits of a cosine depend on its position in a vector.
   for ids in ([7, 2999], 7):
     np.testing.assert_allclose(draw(ids), pairs[:, :, ids], atol=1e-5)
   other = draw(np.arange(3000), tf.constant([3, -3], dtype))
@@ -67,7 +67,7 @@ def test_rows_have_normals_of_their_own(dtype, dim):
 
 
 def test_noise_of_a_secret_depends_on_all_of_its_bits():
-  """Seeds that derive from int32 numbers have 32 bits: all of them could be tried."""
+  """Seeds that are derived from int32 numbers have 32 bits, and an attacker can try all of them."""
   part = 3
 
   def seeds(secret):
@@ -89,7 +89,7 @@ def test_noise_of_a_secret_depends_on_all_of_its_bits():
 
 
 def test_the_secret_of_rows_does_not_follow_from_their_noise():
-  """Splitmix can be inverted; Philox's published numbers are those of the authors."""
+  """Splitmix can be inverted, and Philox cannot. Compares Philox with its published numbers."""
   most = 2**32 - 1
   pi = [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344]
   for key, counter, expected in (
@@ -99,12 +99,12 @@ def test_the_secret_of_rows_does_not_follow_from_their_noise():
   ):
     words = randomness.philox(tf.constant(key, tf.uint64), counter)
     assert [int(word) for word in words] == expected
-  # The bits of a secret's rows are these, of two columns each.
+  # For a secret, the random bits of a row are these. Two columns use one number.
   seed = tf.constant([5, 6], tf.int64)
   normals = np.array(randomness.row_normals(seed, tf.constant([7]), tf.constant([2]), 3))
   words = [
     [int(w) for w in randomness.philox(tf.constant(5, tf.uint64), [i, 0, 7, 6])]
-    for i in (4, 5)  # Two counters a row.
+    for i in (4, 5)  # Each row uses two counters.
   ]
   upper, lower = np.reshape(words, [-1, 2])[:3].T
   radius = np.sqrt(-2 * np.log((upper + 0.5) / 2**32))
@@ -128,7 +128,7 @@ def noise_at(momentum, time):
 
 @pytest.mark.parametrize('momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
 def test_deferred_noise_is_a_sum_over_all_steps(momentum):
-  """Its increments are independent standard normals, and those of both parts equal."""
+  """Its increments are independent standard normal numbers, equal for rows and velocities."""
   steps = []
   before = np.zeros_like(noise_at(momentum, 1))
   for time in range(1, 18):
@@ -146,7 +146,7 @@ def test_deferred_noise_is_a_sum_over_all_steps(momentum):
 
 @pytest.mark.parametrize('momentum', [0.9, 0.999])
 def test_factors_keep_their_digits(momentum):
-  """Of the position's increment, whose variance is that of the velocity."""
+  """Compares the increment of the position, whose variance is that of the velocity."""
   combined = np.array([[1.0, -momentum]]) / (1.0 - momentum)
   process = deferred_noise._Process(momentum, combined)
   factors = {}
@@ -167,7 +167,7 @@ def test_factors_keep_their_digits(momentum):
   [pytest.param(0.0, False, marks=pytest.mark.slow), (0.9, False), (0.9, True)],
 )
 def test_rows_are_those_of_noise_in_every_step(momentum, secret):
-  """Reading early, late or never changes nothing."""
+  """The result does not depend on when rows are read."""
   rate, stddev, rows, dim, steps = 0.5, 0.1, 6, 3, 9
   lazy = deferred_noise.DeferredNoise(
     optimizers.RowMomentum(rate, momentum), stddev, (1, 2), 3, secret
@@ -189,12 +189,12 @@ def test_rows_are_those_of_noise_in_every_step(momentum, secret):
     state, table, _ = lazy.next(
       state, table, tf.constant(ids), tf.constant(gradients), tf.constant(False)
     )
-    if step % 3 == 0:  # A read changes nothing.
+    if step % 3 == 0:  # Reading changes nothing.
       some = lazy.read(state, table, tf.constant([4, 1]))
       np.testing.assert_allclose(some, w[[4, 1]], atol=1e-5)
   np.testing.assert_allclose(lazy.read_all(state, table), w, atol=1e-5)
   np.testing.assert_allclose(lazy.read(state, table, tf.constant(2)), w[2], atol=1e-5)
-  # From here on a new process of noise: the velocity goes on.
+  # Here a new noise process begins, and the velocity continues.
   state, caught = lazy.catch_up(state, table)
   np.testing.assert_allclose(caught, w, atol=1e-5)
   again = lazy.read_all(state, caught)
@@ -209,7 +209,7 @@ def test_rows_are_those_of_noise_in_every_step(momentum, secret):
 
 
 def made(name, hidden=None, momentum=0.0, **given):
-  """Returns the algorithm, of one local step."""
+  """Returns the algorithm with one local step."""
   training = local_training.LocalTraining(0.5, 8, 1)
   given = {'max_positives': 5, **given}
   if name in ('fedss', 'negonly'):
@@ -252,7 +252,7 @@ NOTHING = tiny.hidden(0.0, float('inf'), 4.0)
   ('name', 'clip'), [('fedss', hp.FLOAT32_MAX), ('fullsoftmax', float('inf'))]
 )
 def test_without_noise_and_bound_it_is_the_plain_run(name, clip):
-  """By flag, infinity is the largest finite number."""
+  """A flag with infinity means the largest finite number."""
   plain = dataclasses.replace(made(name, momentum=0.9), weighting='uniform')
   expected, _ = after(process_lib.build_process(plain, 7))
   hidden = dataclasses.replace(NOTHING, dp_clip=clip)
@@ -262,7 +262,7 @@ def test_without_noise_and_bound_it_is_the_plain_run(name, clip):
 
 @pytest.mark.slow
 def test_a_sum_of_clipped_changes_over_the_expected_clients():
-  """With NumPy: the update of one client at a time, clipped and divided by m."""
+  """In NumPy: the update of each client is clipped, and the sum is divided by m."""
   start = flat(after(built('fedss', NOTHING), 1, lambda r: [])[0])
   alone = dataclasses.replace(NOTHING, clients_per_round=1.0)
   each = [flat(after(built('fedss', alone), 1, lambda r, c=c: [c])[0]) - start for c in cohort(0)]
@@ -282,7 +282,7 @@ def test_a_sum_of_clipped_changes_over_the_expected_clients():
   [('fedss', 0.0, 0.0), ('fedss', 0.9, 0.0), ('fullsoftmax', 0.9, 0.0), ('fedss', 0.9, 0.5)],
 )
 def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
-  """Of a model that nobody changes, after three rounds, over many seeds."""
+  """Trains no client for three rounds, with many seeds."""
   hidden = tiny.hidden(2.0, 0.5, 8.0, quantile)
   process = built(name, hidden, momentum)
   initial = process.initialize()
@@ -296,14 +296,14 @@ def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
     for _ in range(3):
       state = process.next(state, []).state
     drawn.append(flat(process.get_model_weights(state)) - start)
-  # Nobody is there, so a norm that adapts stays, but for the count's noise.
+  # Without clients, the adaptive norm changes only by the noise of the count.
   step = hidden.value_noise_multiplier * 0.5 / 8.0
   geometric = [1.0, 1.0 + momentum, 1.0 + momentum + momentum**2]
   expected = step * np.sqrt(np.sum(np.square(geometric)))
   drawn = np.stack(drawn)
   tolerance = 0.12 if quantile else 0.05
   assert drawn.std() == pytest.approx(expected, rel=tolerance)
-  # Every number, of encoder and rows, and none like another.
+  # Every number of encoder and rows has its own noise.
   each = drawn.std(axis=0) / drawn.std()
   assert each.min() > 0.5 and each.max() < 1.6
   correlations = np.corrcoef(drawn, rowvar=False) - np.eye(drawn.shape[1])
@@ -311,7 +311,7 @@ def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
 
 
 def test_noise_is_the_same_whoever_asks():
-  """Two runs of a seed have equal digits; reading between rounds changes none."""
+  """Two runs with equal seeds have equal digits, also if rows are read between rounds."""
   hidden = tiny.hidden(1.0, 0.5, 4.0)
   process = built('fedss', hidden, 0.9)
   first, _ = after(process)
@@ -320,7 +320,7 @@ def test_noise_is_the_same_whoever_asks():
     process.get_model_weights(state)
     state = process.next(state, cohort(round_number)).state
   np.testing.assert_array_equal(flat(first), flat(process.get_model_weights(state)))
-  # Weights that are set are those that are read.
+  # After weights are set, the same weights are read.
   set_state = process.set_model_weights(state, first)
   np.testing.assert_array_equal(flat(process.get_model_weights(set_state)), flat(first))
 
@@ -341,10 +341,10 @@ def test_noise_is_the_same_whoever_asks():
   ],
 )
 def test_all_noise_of_a_secret_is_drawn_from_all_of_its_bits(name, given):
-  """No number of the model has the noise that 32 bits of the seed would give."""
+  """The noise differs from the noise of 32 bits of the seed in every number of the model."""
   hidden = tiny.hidden(2.0, 0.5, 8.0, **given)
   process = built(name, dataclasses.replace(hidden, dp_noise_seed='secret'))
-  # One round: in a second one, noise of rows would change the encoder's updates, too.
+  # Run only one round, because the noise of rows would change the encoder's updates in round 2.
   found, metrics = after(process, 1)
   other, of_other = after(built(name, hidden), 1)
   if hidden.chooses:
@@ -369,7 +369,7 @@ def test_the_norm_follows_a_private_quantile():
     output = process.next(state, cohort(round_number))
     norms.append(float(output.metrics['clipping_norm']))
     state = output.state
-  # All are above it, so that it grows by exp(0.2 / 2), but for the count's noise.
+  # All norms are above it, so it grows by exp(0.2 / 2), apart from the noise of the count.
   growth = np.log(np.divide(norms[1:], norms[:-1]))
   np.testing.assert_allclose(growth, 0.1, atol=0.2 * 5 * 0.05)
   assert hidden.value_noise_multiplier > hidden.dp_noise_multiplier
@@ -377,7 +377,7 @@ def test_the_norm_follows_a_private_quantile():
 
 @pytest.mark.slow
 def test_replaced_rows_are_sent_as_changes():
-  # Each class has one client here.
+  # Each class has one client in these cohorts.
   own = [[0, 1], [2], [3, 4], [5]]
 
   def of(r):
@@ -394,7 +394,7 @@ def test_replaced_rows_are_sent_as_changes():
     ('turbosvm', {}, 'turbosvm'),
     ('fedss', {'row_renormalize': True}, 'row_renormalize'),
     ('fedss', {'robust_aggregation': 'zeroing'}, 'robust_aggregation'),
-    # What they tell beside their changes has no noise.
+    # Clients also send numbers that have no noise.
     ('scaffold', {'num_clients': 9}, "'scaffold'"),
     ('fednova', {}, "'fednova'"),
   ],
@@ -416,7 +416,7 @@ def model_parts(weights):
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['statistics', 'feature rows', 'all rows'])
 def test_every_part_has_noise_of_its_own(kind):
-  """Statistics of batches, and tables of features, by rows and whole."""
+  """Tests batch statistics, and feature tables that are sent by rows or as a whole."""
   model, most = tiny.model_with_statistics(), 0
   if kind != 'statistics':
     model, most = registered.SPARSE, 5 if kind == 'feature rows' else 0
@@ -439,7 +439,7 @@ def test_every_part_has_noise_of_its_own(kind):
       drawn[name].append(np.ravel(value - start[name]))
   for values in drawn.values():
     assert np.std(values) == pytest.approx(2.0 * 0.5 / 8.0, rel=0.15)
-  # No part repeats another's noise.
+  # The noises of different parts are independent.
   few = np.concatenate([np.stack(v)[:, :8] for v in drawn.values()], axis=1)
   correlations = np.corrcoef(few, rowvar=False) - np.eye(few.shape[1])
   assert np.abs(correlations).max() < 0.65
@@ -460,7 +460,7 @@ def test_a_client_with_local_noise_does_not_tell_that_it_crashed():
 
 @pytest.mark.slow
 def test_local_noise_is_each_clients_own():
-  """Of what a client sends: the encoder and its rows, and of no other row."""
+  """The encoder and the rows that a client sends have noise, and no other row has noise."""
   hidden = tiny.hidden(0.5, 1.0, 1.0, kind='local')
   process = built('posonly', hidden)
   silent = built('posonly', tiny.hidden(0.0, 1.0, 1.0))

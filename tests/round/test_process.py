@@ -1,4 +1,4 @@
-"""A whole process whose server updates only the requested rows."""
+"""A whole learning process whose server updates only requested rows."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def build(table_optimizer, full=False):
 
 
 def momentum(full=False):
-  """Returns two equal processes: updates of all rows, or of requested rows."""
+  """Returns two processes with equal results: one updates all rows, one only requested rows."""
   optimizer = optimizers.RowMomentum(1.0, 0.9)
   return build(DENSE_MOMENTUM, full), build(optimizer, full)
 
@@ -46,7 +46,8 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
   tiny.assert_same_weights(weights, expected, 1e-5)
   behind = np.any(state.weights.class_table != weights.class_table, axis=1)
   assert np.any(behind) != full
-  assert state.server.tables['class'].optimizer['step'] == 3  # One of four rounds had no client.
+  # One of the four rounds had no client.
+  assert state.server.tables['class'].optimizer['step'] == 3
 
 
 @pytest.mark.slow

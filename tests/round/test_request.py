@@ -1,4 +1,4 @@
-"""Seeds; requests: their draws, their padding, and the slots of labels."""
+"""Seeds and requests: random samples, padding, and the places of labels."""
 
 import collections
 import itertools
@@ -40,7 +40,7 @@ def test_every_seed_round_client_purpose_and_step_has_a_stream_of_its_own():
 
 @pytest.mark.parametrize(
   ('count', 'population', 'most'),
-  # From a stream bounded by 6 it draws 6 distinct values in the end.
+  # The last case draws all 6 values from a stream that is bounded by 6.
   [(5, 5, 5), (5, 4, 4), (3, 100, 100), (50, 10**7, 10**7), (6, 6, 10**6)],
 )
 def test_a_sample_is_distinct_and_within_bounds(count, population, most):
@@ -52,7 +52,7 @@ def test_a_sample_is_distinct_and_within_bounds(count, population, most):
 
 @pytest.mark.parametrize('max_population', [30, 10**6])
 def test_samples_are_uniform_without_replacement(max_population):
-  """Tests both ways of drawing: a permutation, and rejection from a stream."""
+  """Tests both algorithms: a permutation, and rejection of repeated values."""
 
   def draw(i):
     return request.sample_distinct(tf.stack([i, 0]), 3, tf.constant(30), max_population)
@@ -61,8 +61,8 @@ def test_samples_are_uniform_without_replacement(max_population):
   drawn = many(draw, rounds, tf.TensorSpec([3], tf.int32))
   counts = np.bincount(drawn.ravel(), minlength=30)
   expected = rounds * 3 / 30
-  # Four standard deviations, for counts with probability 3/30 each, and then
-  # for ordered pairs.
+  # Allow four standard deviations. First, each count has probability 3/30. Then, test ordered
+  # pairs.
   assert np.abs(counts - expected).max() < 4 * np.sqrt(expected * 27 / 30)
   firsts = np.bincount(drawn[:, 0], minlength=30)
   assert np.abs(firsts - rounds / 30).max() < 4 * np.sqrt(rounds / 30)
@@ -92,11 +92,11 @@ def test_own_and_sampled_holds_all_own_and_m_others(num_classes):
   np.testing.assert_array_equal(mask, [True] * 12 + [False] * 2)
   assert set(held.ids.numpy()[~mask]) == {ids[0]}
   assert not held.counts.numpy()[~mask].any()
-  # Slots of labels are never padding.
+  # The places of labels are never padding.
   slots = chosen.positions(held, labels).numpy()
   np.testing.assert_array_equal(held.ids.numpy()[slots], labels)
   assert mask[slots].all()
-  # Negatives differ by seed and repeat with it.
+  # Negatives depend on the seed, and are equal for equal seeds.
   again = chosen.held_rows(labels, SEED)
   np.testing.assert_array_equal(held.ids, again.ids)
   assert {*ids} != {*real_ids(chosen.held_rows(labels, SEED + 1))}
@@ -121,7 +121,7 @@ def test_equal_negatives_grow_with_a_clients_own_classes(num_classes):
 
 
 def test_order_does_not_tell_own_classes_from_negatives():
-  """Own classes come first in proportion to their share."""
+  """The first id is one of the client's own classes in proportion to their share."""
   chosen = request.OwnAndSampled(1000, max_positives=5, negatives=15)
   labels = tf.constant([1, 2, 3, 4, 5])
 

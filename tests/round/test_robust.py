@@ -1,4 +1,4 @@
-"""Zeroing and clipping of poisoned updates, on encoder and rows together."""
+"""Zeroing and clipping of poisoned updates, for encoder and rows together."""
 
 import collections
 import dataclasses
@@ -25,13 +25,13 @@ from tff_xc.round import (
   tables as tables_lib,
 )
 
-# The first number of a poisoned client's examples.
+# The first number of each example of a poisoned client.
 MARK = 7.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Poisoned:
-  """A loss that is a million times as large on marked examples."""
+  """A loss that is a million times as large for marked examples."""
 
   loss: losses.Loss
 
@@ -41,7 +41,7 @@ class Poisoned:
 
 
 def cohort(bad=(3,), clients=8, seed=1):
-  """Returns clients of two to five examples of 12 classes, some of them marked."""
+  """Returns clients with two to five examples of 12 classes. Some clients are marked."""
   random = np.random.default_rng(seed)
   labels = [random.integers(0, 12, 2 + i % 4) for i in range(clients)]
   made = tiny.cohort(labels, seed)
@@ -51,11 +51,11 @@ def cohort(bad=(3,), clients=8, seed=1):
 
 
 class Sent:
-  """What clients would send without bounds, computed by TensorFlow alone."""
+  """Computes what clients would send without bounds, only with TensorFlow."""
 
   def __init__(self, algorithm: algorithm_lib.Algorithm):
     self._algorithm = algorithm.without_part('bounds')
-    # As TFF traces it, and once for clients of all sizes.
+    # Trace like TFF, and only once for clients of all sizes.
     train = client_update.build(self._algorithm)
     self._train = tf.function(train, autograph=False, reduce_retracing=True)
 
@@ -76,7 +76,7 @@ class Sent:
     return self._train(weights._replace(tables=rows), held, client, seed), held
 
   def changes(self, state, client):
-    """Returns (changes of the whole model by name, dense; the weight)."""
+    """Returns (changes of the whole model by name, as dense arrays; the weight)."""
     update, held = self.of(state, client)
     found = {k: v.numpy() for k, v in update.encoder_delta.items()}
     table = self._algorithm.tables[0]
@@ -98,7 +98,7 @@ OWN = {'fedss': {'max_positives': 5, 'negatives': 3}, 'fedaws': {'max_positives'
 
 
 def made(name, bounds=None, rate=1.0):
-  """Returns the algorithm, of one local step and a server of plain SGD."""
+  """Returns the algorithm with one local step and SGD on the server."""
   training = local_training.LocalTraining(rate, 8, 1)
   found = registry.get(name).made(model=tiny.model(), local_training=training, **OWN.get(name, {}))
   table = found.tables[0]
@@ -113,7 +113,7 @@ def made(name, bounds=None, rate=1.0):
 
 @functools.cache
 def built(name, bounds=None, rate=1.0):
-  """Returns the process of `made`, built once for all tests."""
+  """Returns the learning process of `made`, which is built once for all tests."""
   return process_lib.build_process(made(name, bounds, rate))
 
 
@@ -122,7 +122,7 @@ def cohort_of(round_number, bad=(3,)):
 
 
 def bounded(change, bound_zero, bound_clip):
-  """Returns (the change, its norms) as the bounds leave it, in NumPy."""
+  """Returns (the change, its norms) after zeroing and clipping in NumPy."""
   parts = {k: np.array(v, np.float64) for k, v in change.items()}
   largest = max(np.abs(v).max() for v in parts.values())
   if largest > bound_zero:
@@ -134,14 +134,14 @@ def bounded(change, bound_zero, bound_clip):
 
 
 def followed(estimate, quantile, norms):
-  """Returns the estimate after a round of these norms (Andrew et al., eq. 2)."""
+  """Returns the estimate after a round with these norms (Andrew et al., eq. 2)."""
   share = np.mean([norm <= estimate for norm in norms])
   return estimate * math.exp(-quantile.rate * (share - quantile.quantile))
 
 
 @pytest.mark.parametrize('name', ['fedss', pytest.param('fullsoftmax', marks=pytest.mark.slow)])
 def test_three_rounds_are_those_of_numpy(name):
-  """The mean of the whole models' changes, zeroed and clipped one by one."""
+  """Computes the mean of the changes of whole models, each zeroed or clipped."""
   algorithm, process = made(name, BOTH), built(name, BOTH)
   sent = Sent(algorithm)
   state = process.initialize()
@@ -172,7 +172,7 @@ def test_three_rounds_are_those_of_numpy(name):
     zero = followed(zero, BOTH.zeroing, largest)
     clip = followed(clip, BOTH.clipping, norms)
     state = output.state
-  # Some of both, and not all.
+  # Some updates are zeroed, and some are clipped.
   assert counted['zeroed'] == 3
   assert 3 <= counted['clipped'] < 21
 
@@ -183,7 +183,7 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
   process = process_lib.build_process(algorithm)
   sent = Sent(algorithm)
   state = process.initialize()
-  # Of TFF, without the division by no weight, which we allow.
+  # TFF's aggregator divides by the weight, which may be zero here.
   shapes = {'kernel': [5, 3], 'bias': [3], 'class': [12, 3]}
   types = {n: tff.TensorType(np.float32, shape) for n, shape in shapes.items()}
   aggregator = tff.learning.robust_aggregator(zeroing=True, clipping=True)
@@ -204,7 +204,7 @@ def test_with_all_rows_it_is_tffs_robust_aggregator():
     means = expected.result.values()
     each = zip(of(state), of(output.state), means, strict=True)
     for before, after, mean in each:
-      # Equal digits, but for where the weights are summed.
+      # Digits are equal, except where weights are added in another order.
       np.testing.assert_allclose(after, before + mean, atol=1e-7, rtol=1e-6)
     told = expected.measurements
     numbers = {k: float(output.metrics[k]) for k in robust.Bounds().metrics}
@@ -231,7 +231,7 @@ def test_a_client_within_the_bounds_is_as_without_them_to_the_last_digit(name):
 
 @pytest.mark.slow
 def test_rows_that_are_sent_whole_stay_near_those_received():
-  """FedAwS replaces rows: of a zeroed client they are those before."""
+  """FedAwS replaces rows. A zeroed client sends the rows that it received."""
   nothing = robust.Bounds(robust.Quantile(1e-9, 0.5, 0.1), None)
   algorithm = made('fedaws', nothing)
   table = dataclasses.replace(algorithm.tables[0], steps=())
@@ -261,7 +261,7 @@ def test_feature_rows_are_within_the_same_norm():
   )
   assert np.abs(moved.tables['feature']).max() > 1e-6
   norm = math.sqrt(sum((m**2).sum() for m in tf.nest.flatten(moved)))
-  # The norm of a mean of two changes of norm 0.001 each.
+  # The bound is the norm of a mean of two changes with norm 0.001 each.
   assert 5e-4 < norm < 1.001e-3
 
 
@@ -276,7 +276,7 @@ def test_updates_that_are_not_finite_are_dropped_and_bounds_stay_finite():
   [*numbers] = tf.nest.flatten(output.state.parts)
   for number in numbers:
     assert np.isfinite(number).all()
-  # Of nobody, nothing is learned.
+  # Without valid clients, the estimates do not change.
   for nobody in (tiny.cohort([[]]), [cohort[3]]):
     after = process.next(output.state, nobody).state
     tiny.assert_same_weights(after.parts, output.state.parts, 0)

@@ -1,4 +1,4 @@
-"""Learning rates by round, beside NumPy, on clients, the server and pending rows."""
+"""Learning rates by round, compared with NumPy: on clients, server and delayed rows."""
 
 import math
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('tff_worker')
 COSINE = schedules.Schedule('cosine', 6, 0.1, warmup=3)
 STEPS = schedules.Schedule('step', 2, 0.5)
 WARM = schedules.Schedule(warmup=4)
-# It changes nothing, and takes the path of those that do.
+# This schedule changes nothing, but uses the same code as other schedules.
 FLAT = schedules.Schedule('step', 1, 1.0)
 
 
@@ -42,7 +42,7 @@ def test_factors_are_those_of_the_formula(schedule):
 
 
 class Momentum(test_optimizers.NumpyMomentum):
-  """Dense momentum whose rate follows a schedule over the steps taken."""
+  """Dense momentum whose learning rate follows a schedule over its steps."""
 
   def __init__(self, rate, momentum, schedule):
     super().__init__(rate, momentum)
@@ -99,13 +99,13 @@ def test_adam_and_adagrad_take_the_rate_of_the_step(make):
     gradient = tf.constant(np.full(weights.shape, 1.0 + t, np.float32))
     state, weights = scheduled.next(state, weights, gradient)
     plain, moved = make(0.5).next(plain, expected, gradient)
-    # Both optimizers' steps are proportional to the rate.
+    # The steps of both optimizers are proportional to the learning rate.
     expected = expected + factor(STEPS, t) * (moved - expected)
     np.testing.assert_allclose(weights, expected, atol=1e-5)
 
 
 def test_three_rounds_equal_the_numpy_reference():
-  """Clients and server each follow their own schedule."""
+  """Clients and server follow different schedules."""
   given = {
     'client_schedule': 'step',
     'client_schedule_rounds': 1,

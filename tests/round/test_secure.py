@@ -1,4 +1,4 @@
-"""Secure sums of whole updates: their values, and what is summed otherwise."""
+"""Secure sums of whole updates: their values, and values that are summed without them."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def made(name='fullsoftmax', model=None, **given):
 
 
 def change(algorithm, clients=CLIENTS):
-  """Returns (all that a round adds to the model, the process, metrics)."""
+  """Returns (the change of the model in a round, the process, metrics)."""
   process = process_lib.build_process(algorithm, 7)
   state = process.initialize()
   output = process.next(state, clients)
@@ -35,7 +35,7 @@ def change(algorithm, clients=CLIENTS):
 
 
 def sums(block, secure: bool) -> list:
-  """Returns the shapes of all tensors of values that are summed over clients."""
+  """Returns the shapes of all tensors that are summed over clients."""
   found = []
   if isinstance(block, tff.framework.Intrinsic):
     uris = ['federated_secure_sum_bitwidth']
@@ -78,7 +78,7 @@ def test_numbers_are_clipped_to_the_bound():
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['fedss', 'fullsoftmax'])
 def test_tffs_secure_aggregator_joins_the_encoder(name):
-  """And rows are then summed as ever."""
+  """Rows are summed as without it."""
   given = {'max_positives': 5, 'negatives': 3} if name == 'fedss' else {}
   plain, _, _ = change(made(name, **given))
   secure = tff.learning.secure_aggregator(clipping=False, zeroing=False)

@@ -25,7 +25,7 @@ ROW_MOMENTUM = optimizers.RowMomentum(1.0, 0.9)
 
 
 class Halve:
-  """A step that halves the table, and counts its calls and their rows."""
+  """A step that halves the table, and counts its calls and rows."""
 
   metrics = ('largest',)
 
@@ -119,13 +119,13 @@ def test_a_step_sees_the_rows_before_the_seed_and_the_round(on_all_rows, optimiz
   of = table(Difference(on_all_rows), optimizer=optimizer)
   state, value, measured = one_step(of)
   assert {k: float(v) for k, v in measured.items()} == {'moved': 1.5, 'round': 7, 'seed': 3}
-  if optimizer is ROW_MOMENTUM:  # Rows before the round have its momentum.
+  if optimizer is ROW_MOMENTUM:  # The rows before the round include the effect of momentum.
     measured = one_step(of, state=state, value=value)[2]
     np.testing.assert_allclose(measured['moved'], 1.5 * 1.9, rtol=1e-5)
 
 
 def test_steps_on_all_rows_find_every_row_up_to_date():
-  """Each round halves all rows, also unrequested ones that momentum moved."""
+  """Each round halves all rows, including rows that no client requested and momentum moved."""
   values = []
   for optimizer in (optimizers.build_sgd(1.0, 0.9), ROW_MOMENTUM):
     of = table(Halve(), optimizer=optimizer)
@@ -153,7 +153,8 @@ def test_steps_on_the_rounds_rows_cost_these_rows_alone(steps):
   )
   assert not graphs.work_on_all_rows(concrete, many)
   scatters = map(graphs.is_scatter, concrete.graph.get_operations())
-  assert sum(scatters) == 3  # Table, velocity, last step; in no tf.cond.
+  # One for the table, one for the velocity, and one for the last step; none in a tf.cond.
+  assert sum(scatters) == 3
 
 
 def test_what_does_not_fit_is_refused():

@@ -1,4 +1,4 @@
-"""A feature table whose rows are sent separately has the same values."""
+"""A feature table whose rows are requested gives the same values as a table sent whole."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ from tests import tiny, tiny_sparse
 from tff_xc.round import algorithm, local_training, losses, optimizers, process, request, tables
 
 N = 12
-# Clients as lists of (label, feature lists); one has an example without any.
+# Clients are lists of (label, feature lists). One example has no features.
 COHORTS = (
   [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]],
   [[(1, [[4, 5, 6, 7]])], [(3, [[0], [1]]), (2, [[3]])], [(0, [[8]])]],
@@ -75,7 +75,7 @@ def test_a_table_that_the_encoder_lacks_is_refused():
 
 
 def test_tables_have_the_order_of_the_encoder():
-  """Whatever order they are given in; a round goes through them in it."""
+  """The algorithm's tables may be in another order. A round uses the encoder's order."""
   model = tiny_sparse.model(N)
   two = dict.fromkeys('ab', model.encoder.tables['feature'])
   model = dataclasses.replace(model, encoder=dataclasses.replace(model.encoder, tables=two))

@@ -1,4 +1,4 @@
-"""Features that have the rows of classes: requested, trained and sent once."""
+"""Features that use class rows: each row is requested, trained and sent once."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from tff_xc.round import (
 )
 
 N, DIM, RATE, SCALE = 12, 4, 0.5, 4.0
-# Clients as lists of (label, feature lists); the last one has no examples.
+# Clients are lists of (label, feature lists). The last client has no examples.
 SHARED = [[(1, [[0, 2], [2]]), (2, [[1]])], [(2, [[1, 5]]), (7, [[7, 2]])], []]
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -50,7 +50,7 @@ def loss_of(weights, examples):
 
 
 def gradient(weights, examples):
-  """Returns central differences."""
+  """Returns the gradient by central differences."""
   found = []
   for part in weights:
     of_part = np.zeros_like(part)
@@ -67,7 +67,7 @@ def gradient(weights, examples):
 
 
 def test_a_round_of_tied_rows_is_that_of_numpy():
-  """All other rows are negatives, so that the softmax is over all classes."""
+  """All other rows are negatives, so the softmax is over all classes."""
   of, cohort = model(), tiny_sparse.cohort(SHARED)
   made = process.build_process(
     algorithm.Algorithm(
@@ -94,7 +94,7 @@ def test_a_round_of_tied_rows_is_that_of_numpy():
         part -= RATE * g * len(examples) / count
   output = made.next(state, cohort)
   after = made.get_model_weights(output.state)
-  assert output.metrics['class_rows'] == N  # Each row crosses once.
+  assert output.metrics['class_rows'] == N  # Each row is sent once.
   encoder = [after.encoder[n] for n in ('dense0/kernel', 'dense0/bias')]
   for part, found in zip(wanted, (after.class_table, *encoder), strict=True):
     np.testing.assert_allclose(found, part, atol=1e-5)
@@ -108,7 +108,7 @@ def test_a_request_has_the_union_once_and_counts_labels_alone():
     held.ids.numpy(),
     dict(zip(*map(np.asarray, (held.ids, held.counts)), strict=True)),
   )
-  # Slots are for at most five distinct ids, and it has four.
+  # A request has space for five distinct ids, and the client has four.
   assert held.mask.numpy().sum() == len({*ids.tolist()}) == 8
   assert {i: counts[i] for i in (0, 3, 7, 9)} == {0: -1, 3: 2, 7: 1, 9: -1}
   shift = losses.negative_correction(held, 30).numpy()[held.mask.numpy()]
@@ -122,7 +122,7 @@ def test_a_request_has_the_union_once_and_counts_labels_alone():
 
 @pytest.mark.parametrize('request_all', [False, True])
 def test_the_oldest_item_of_a_history_is_no_class_of_the_client(request_all):
-  """Histories 5, 2, 3 before 4, and 2, 6 before 2: no item is followed by 5."""
+  """In the histories 5, 2, 3 before 4 and 2, 6 before 2, item 5 is never a label."""
   encoder = encoder_lib.tied(
     sequence.build_sequence_encoder(num_items=N, length=3, dim=DIM), sequence.ITEM
   )
@@ -150,7 +150,7 @@ def test_room_for_a_request_is_of_the_largest_union():
   examples = pool.in_memory(scipy.sparse.csr_matrix(x), np.array([2, 3, 8, 4, 4]))
   of_two = partition.Partition(['a', 'b'], np.array([0, 3, 5]), np.arange(5))
   data = client_data.PartitionedClientData(examples, of_two)
-  assert data.largest_tied_set == 5  # 0, 1, 2, 3 and 8.
+  assert data.largest_tied_set == 5  # The ids are 0, 1, 2, 3 and 8.
 
 
 def test_tables_of_other_sizes_cannot_be_tied():

@@ -1,4 +1,4 @@
-"""Medians and trimmed means over clients, against NumPy."""
+"""Medians and trimmed means over clients, compared with NumPy."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ def test_of_few_values_and_of_half_it_is_the_median():
       found = trimming.trimmed_mean(tf.constant(values), fraction)
       expected = expected_mean(values, fraction)
       np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-  # As many as said, where float64 does not hold the product: 7 of 100.
+  # The number of trimmed clients is exact, even if float64 rounds the product: 7 of 100.
   spread = tf.reshape(tf.range(100.0), [100, 1]) ** 2
   expected = (np.arange(7, 93) ** 2.0).mean()
   assert float(trimming.trimmed_mean(spread, 0.07)[0]) == pytest.approx(expected)
@@ -45,9 +45,9 @@ def test_of_few_values_and_of_half_it_is_the_median():
 def test_rows_are_trimmed_over_those_who_hold_them(fraction):
   random = np.random.default_rng(1)
   ids = random.integers(0, 9, 40).astype(np.int32)
-  ids[ids == 4] = 5  # Some have many holders, some one, and 4 none.
+  ids[ids == 4] = 5  # Some rows have many clients, some have one client, and row 4 has none.
   rows = random.normal(size=[40, 3]).astype(np.float32)
-  rows[::3] = rows[0]  # Ties.
+  rows[::3] = rows[0]  # These rows tie.
   weights = random.uniform(1, 2, 40).astype(np.float32)
   stacked = folding.StackedRows(*map(tf.constant, (ids, rows, weights)))
   found = trimming.trimmed_rows(stacked, fraction)
@@ -87,9 +87,9 @@ def built(name, fraction):
   ],
 )
 def test_a_round_is_that_of_numpy(name, fraction):
-  """One client of eight sends updates a million times as large."""
+  """One of eight clients sends updates that are a million times too large."""
   algorithm, process = made(name, fraction), built(name, fraction)
-  if name == 'fedaws':  # Without its spreadout.
+  if name == 'fedaws':  # Leave out the spreadout step.
     table = dataclasses.replace(algorithm.tables[0], steps=())
     algorithm = algorithm.with_table(table)
     process = process_lib.build_process(algorithm)
@@ -113,7 +113,7 @@ def test_a_round_is_that_of_numpy(name, fraction):
       held += [np.asarray(update.rows['class'])[slot] for slot in slots]
     if held and name == 'fedaws':
       table[row] = expected_mean(held, fraction)
-    elif held:  # Over the seven, of whom some do not hold it.
+    elif held:  # The mean is over seven clients, and some of them do not have the row.
       table[row] += expected_mean(held, fraction) * len(held) / 7
   np.testing.assert_allclose(after.tables['class'], table, rtol=1e-5, atol=2e-6)
 
@@ -121,7 +121,7 @@ def test_a_round_is_that_of_numpy(name, fraction):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['fedss', 'fullsoftmax', 'fedaws'])
 def test_a_fraction_of_0_is_the_mean_of_clients_that_count_alike(name):
-  # FedAwS averages rows by examples: here all have as many.
+  # FedAwS weights rows by examples. Here, all clients have the same number of examples.
   random = np.random.default_rng(2)
   cohorts = [tiny.cohort(random.integers(0, 12, [6, 3]), r) for r in range(2)]
   usual = process_lib.build_process(test_robust.made(name))

@@ -1,4 +1,4 @@
-"""Clients that do not fit, have no examples, or whose update is dropped."""
+"""Clients with wrong examples, without examples, or whose update is dropped."""
 
 import collections
 import math
@@ -61,7 +61,8 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
   ('name', 'changes', 'message'),
   [
     ('fullsoftmax', {'x': SOUND.x[:3]}, '4 label'),
-    ('fedss', {'all_labels': SOUND.labels[:3]}, r'class \[5\]'),  # It is missing.
+    # A class of the examples is missing in `all_labels`.
+    ('fedss', {'all_labels': SOUND.labels[:3]}, r'class \[5\]'),
     ('fedss', FIVE, r'client 0: .* 5 .*most 4'),
   ],
 )
@@ -81,7 +82,9 @@ def test_more_features_than_announced_fail_likewise():
 
 
 def test_own_classes_of_examples_not_drawn_are_no_negatives():
-  """P_k is all classes of the client, so the three negatives are all others."""
+  """The set P_k contains all classes of the client, so the three negatives are all other
+  classes.
+  """
   process = fedss.build_fedss(model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings())
   client = labelled(SOUND, [0, 0, 1, 2])
   drawn = client._replace(x=client.x[:2], labels=client.labels[:2])
@@ -173,7 +176,7 @@ def test_noise_is_taken_where_no_rows_are_sent_and_sums_nowhere():
 
 
 def _encoder_delta(process, cohort):
-  """Returns what a round adds to the encoder, and the round's metrics."""
+  """Returns the change of the encoder in a round, and the round's metrics."""
   before = process.initialize()
   output = process.next(before, cohort)
   pairs = zip(output.state.weights.encoder.values(), before.weights.encoder.values(), strict=True)
@@ -196,7 +199,7 @@ def test_what_an_aggregator_measures_is_among_the_metrics():
 
 @pytest.mark.slow
 def test_distributed_privacy_clips_and_averages(in_process):
-  """TFF nests this one's messages deeper than protobuf allows by itself."""
+  """TFF nests the messages of this aggregator deeper than protobuf allows by default."""
   private = tff.learning.ddp_secure_aggregator(1e-4, 2, zeroing=False, rotation_type='dft')
   clipping = tff.aggregators.clipping_factory(0.1, UNWEIGHTED)
   both = [
@@ -207,14 +210,14 @@ def test_distributed_privacy_clips_and_averages(in_process):
   ]
   assert np.linalg.norm(both[1][0]) > 0.01
   np.testing.assert_allclose(both[0][0], both[1][0], atol=1e-4)
-  # It starts from the norm to which the other one clips.
+  # The first norm is the one to which the other aggregator clips.
   found = both[0][1]['aggregator/mean_value/l2_clip']
   assert found == np.float32(0.1)
 
 
 def test_local_batches_are_those_of_the_client_that_takes_the_most():
   many, few = tiny.cohort([[0] * 9, [7, 3]])
-  # Two epochs of 4, 4 and 1 examples.
+  # There are two epochs with batches of 4, 4 and 1 examples.
   for clients, most in (([few, many, EMPTY], 6), ([few], 2), ([EMPTY], 0)):
     _, measured = tiny.run(build('fullsoftmax'), 1, lambda _, c=clients: c)
     assert measured['local_batches'] == most
@@ -227,7 +230,7 @@ def test_the_largest_loss_is_that_of_one_client():
     return tiny.run(process, 1, lambda _: cohort)[1]
 
   clients = tiny.cohort([[0] * 9, [7, 3]])
-  # A cohort of one has that client's mean loss.
+  # For a cohort of one client, the mean loss is the client's loss.
   losses = [float(measured([client])['loss']) for client in clients]
   assert abs(losses[0] - losses[1]) > 0.01
   found = measured([EMPTY, broken(OTHER), *clients])['loss_largest']

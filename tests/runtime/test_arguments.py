@@ -1,4 +1,4 @@
-"""What becomes of arguments: which values fit, and that others are refused with one error."""
+"""Arguments of computations: valid values, and other values that cause one kind of error."""
 
 import collections
 
@@ -64,7 +64,7 @@ def test_tensors(in_process, kind, given, expected):
 
 
 def _outcome(context, computation, argument):
-  """Returns the numbers that a computation returns, or its error's class."""
+  """Returns the result of a computation as numbers, or the class of its error."""
   tff.framework.set_default_context(context)
   try:
     found = computation(argument)

@@ -1,4 +1,4 @@
-"""Placement on devices, tested on several logical CPUs in place of GPUs."""
+"""Placement on devices, tested on several logical CPUs instead of GPUs."""
 
 import json
 import textwrap
@@ -9,7 +9,7 @@ from tests import processes
 from tff_xc import errors
 from tff_xc.runtime import registry
 
-# Runs in its own process, since logical devices are set before TensorFlow
+# This program runs in its own process, because logical devices must be set before TensorFlow
 # starts.
 _PROGRAM = """
 import json

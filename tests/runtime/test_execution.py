@@ -1,4 +1,4 @@
-"""Threads that compute at once, and clients' values that a sequence makes on demand."""
+"""Threads that compute at the same time, and sequences that create clients' values on demand."""
 
 import collections.abc
 import os
@@ -103,7 +103,7 @@ _CLIENTS, _CLIENT_THREADS = 40, 2
 
 
 class _Lazy(collections.abc.Sequence):
-  """A sequence that makes new values and counts those still referenced."""
+  """A sequence that creates new values, and counts the values that are still referenced."""
 
   def __init__(self, values, fail_at=None):
     self._values, self._fail_at = values, fail_at
@@ -117,7 +117,7 @@ class _Lazy(collections.abc.Sequence):
     if index == self._fail_at:
       raise errors.InputError(f'file {index} is damaged')
     value = self._values[index]
-    # A tensor, since the runtime copies arrays and passes tensors on.
+    # The value is a tensor, because the runtime copies arrays and passes tensors on.
     value = value._replace(x=tf.constant(value.x))
     weakref.finalize(value.x, self._count, -1)
     self._count(1)
@@ -147,7 +147,7 @@ def process():
 
 @pytest.fixture(scope='module')
 def context_of_two():
-  """A runtime with two client threads; it compiles the process once."""
+  """A runtime with two client threads, which compiles the process once."""
   return context.create_context(client_threads=_CLIENT_THREADS)
 
 
@@ -207,7 +207,7 @@ def test_an_interrupt_leaves_no_thread(process, monkeypatch):
   lazy = Interrupting(_values())
   before = signal.getsignal(signal.SIGINT)
   monkeypatch.setattr(interrupts, '_received', 0)
-  interrupts.install()  # As in commands: a destructor may swallow it once.
+  interrupts.install()  # As in commands. A destructor may ignore the exception once.
   try:
     with pytest.raises(KeyboardInterrupt), interrupts.raising():
       process.next(state, lazy)

@@ -1,4 +1,4 @@
-"""The changes of a graph before its import."""
+"""The changes of a graph before the runtime imports it."""
 
 import tensorflow as tf
 
@@ -55,7 +55,7 @@ def test_products_that_no_gpu_repeats_stay_on_the_cpu_with_their_gradients():
   graph_def = graph.as_graph_def()
   graph_rewrites.prepare(graph_def, '_7', '/device:GPU:0')
   products = [n for n in graph_def.node if n.op == 'SparseTensorDenseMatMul']
-  assert any(node.attr['adjoint_a'].b for node in products)  # The gradient.
+  assert any(node.attr['adjoint_a'].b for node in products)  # The gradient has such products.
   assert {node.device for node in products} == {'/device:CPU:0'}
 
 
@@ -102,7 +102,7 @@ def _zeros_and_more():
 
   @tf.function
   def outer(x):
-    # Large, and of one value; small; large, and of two values.
+    # A large constant with one value, a small constant, and a large constant with two values.
     large = tf.constant(3, shape=[2, 2**18], dtype=tf.int32)
     other = tf.constant([1.0] + [2.0] * 2**18)
     return inner(x), large, tf.constant(2.0, shape=[4]), other
@@ -115,12 +115,12 @@ def test_large_constants_of_one_value_are_made_in_every_call_and_the_same():
   graph_def = graph.as_graph_def()
   graph_rewrites.prepare(graph_def, '_7', '/device:CPU:0')
   nodes = graph_rewrites._nodes(graph_def)
-  # Two are filled, and nothing that TensorFlow could fill in advance.
+  # Two constants are filled at run time, so TensorFlow cannot fill them in advance.
   filled = [node for node in nodes if node.op == 'Fill']
   assert len(filled) == 2
   assert sum(n.op == 'PlaceholderWithDefault' for n in nodes) == len(filled)
   kept = [tf.make_ndarray(n.attr['value'].tensor) for n in nodes if n.op == 'Const']
-  assert sum(array.size > 2**17 for array in kept) == 1  # Of two values.
+  assert sum(array.size > 2**17 for array in kept) == 1  # The constant with two values.
 
   found = tf.compat.v1.wrap_function(
     lambda x: tf.graph_util.import_graph_def(

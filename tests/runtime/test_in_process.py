@@ -1,4 +1,4 @@
-"""The in-process runtime by itself: values, errors, order, memory, placement."""
+"""The in-process runtime alone: values, errors, order, memory, placement."""
 
 import collections
 import gc
@@ -104,7 +104,7 @@ def test_cohorts_of_any_size_take_the_same_graphs(monkeypatch):
   monkeypatch.setattr(
     graph_call.GraphCall, '_trace', lambda self, place: traced.append(place) or trace(self, place)
   )
-  mean([1.0] * 20)  # Enough to fold values one by one, and several at once.
+  mean([1.0] * 20)  # There are enough clients to fold values one by one, and several at once.
   first = len(traced)
   for size in (1, 3, 7, 31, 2):
     assert mean([2.0] * size) == 2.0
@@ -205,9 +205,9 @@ def test_rows_of_a_table_given_up_are_written_in_place():
 def test_a_table_that_somebody_holds_is_copied():
   table = tf.zeros([6, 2]) + 0.0
   run = _put_rows()
-  changed = run(registry.donate(table), 1)  # `table` still refers to it.
+  changed = run(registry.donate(table), 1)  # `table` still refers to the donated table.
   again = run(table, 2)  # This table is not donated.
-  view = table.numpy()  # NumPy holds the table's memory.
+  view = table.numpy()  # NumPy refers to the table's memory.
   given = registry.donate(table)
   del table
   last = run(given, 3)
@@ -278,7 +278,7 @@ def test_select_is_a_gather_in_the_order_of_the_keys():
   found = _select(_row())(_NUMBERS, keys)
   for each, wanted in zip(found, keys, strict=True):
     np.testing.assert_array_equal(each, _NUMBERS[wanted])
-  # TensorFlow converts a function of its own once in a process.
+  # TensorFlow converts one of its own functions once per process.
   made = [m for n, m in sys.modules.items() if n.startswith('__autograph_gen')]
   assert made
   assert not [m.__file__ for m in made if pathlib.Path(m.__file__).exists()]
@@ -287,7 +287,7 @@ def test_select_is_a_gather_in_the_order_of_the_keys():
 def test_select_by_a_function_that_is_no_lookup():
   @tff.tensorflow.computation(_TABLE, np.int32)
   def row_sums(table, key):
-    # The number of steps depends on the key, so this cannot be vectorised.
+    # The number of steps depends on the key, so this loop cannot be vectorised.
     return tf.while_loop(lambda i, _: i < key, lambda i, s: (i + 1, s + table[i]), [0, table[0]])[1]
 
   (found,) = _select(row_sums)(_NUMBERS, [np.array([3, 0, 1], np.int32)])
@@ -325,7 +325,7 @@ def test_sums_are_folded_in_the_order_of_the_clients_block_by_block():
       found = np.float32(found + number)
     return found
 
-  # 200 clients are 25 blocks of 8.
+  # 200 clients form 25 blocks of 8.
   expected = folded([folded(block) for block in values.reshape(25, 8)])
   for threads in (1, 2, 5):
     tff.framework.set_default_context(context.create_context(client_threads=threads))
@@ -333,7 +333,7 @@ def test_sums_are_folded_in_the_order_of_the_clients_block_by_block():
 
 
 def test_a_mean_does_not_depend_on_how_many_are_folded_at_a_time():
-  """TensorFlow's optimizer would add up a call's terms in its own order."""
+  """TensorFlow's optimizer would add the terms of a call in another order."""
   vector = tff.TensorType(np.float32, [9216])
   pair = tff.to_type((vector, vector))
 

@@ -24,7 +24,7 @@ def learning():
 
 @pytest.fixture(scope='module')
 def cohorts():
-  """Draws 2 of 4 clients of `tff.simulation`, one of which has no examples."""
+  """Draws 2 of 4 clients of `tff.simulation`. One client has no examples."""
   random = np.random.default_rng(0)
   sizes = {'a': 4, 'b': 2, 'c': 0, 'd': 5}
   simulated = tff.simulation.datasets.TestClientData(
@@ -46,7 +46,7 @@ def context(in_process):
 
 
 def train(folder, process, cohorts, rounds, metrics=None, k=K):
-  """Runs TFF's own program; returns the last state that it released."""
+  """Runs TFF's own program. Returns the last state that the program released."""
   released = tff.program.MemoryReleaseManager()
   asyncio.run(
     tff.learning.programs.train_model(
@@ -115,7 +115,7 @@ def test_a_program_of_ones_own_may_compute_side_by_side(context):
     return values
 
   async def program():
-    first, second = pair(1), pair(10)  # References, which computations take.
+    first, second = pair(1), pair(10)  # References to results, which computations accept.
     both = added(first['z'], second['a'][0])
     assert isinstance(both, tff.program.MaterializableValueReference)
     assert both.type_signature == tff.TensorType(np.int32)

@@ -1,4 +1,4 @@
-"""The in-process runtime returns the same results as TFF's own worker."""
+"""The in-process runtime returns the same results as TFF's worker."""
 
 import collections
 
@@ -12,7 +12,7 @@ from tests import registered, tiny, tiny_sparse
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.round import process as process_lib
 
-# Cohorts' sizes repeat and change: a round must not depend on the last cohort.
+# Cohorts repeat and have different sizes. A round must not depend on the last cohort.
 _COHORTS = (
   [[0, 1], [2, 3, 3], [4, 5, 6, 6]],
   [[7, 7, 8]],
@@ -49,7 +49,7 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
       np.testing.assert_array_equal(a, b)
 
 
-# Between them they have every part of a round; the others are slow.
+# These cases include all parts of a round. The other cases are slow.
 _QUICK = ('fedss',)
 _ADAM = {'server_optimizer': 'adam'}
 _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
@@ -86,14 +86,14 @@ _CHANGED = [
     _RATES,
   )
   if set(changes) <= set(algorithm.names)
-  # One hashes classes, the other has its own part.
+  # FedMLH hashes classes, and FedBABU and FedRep freeze their own weights.
   if name not in ('fedmlh', 'fedbabu', 'fedrep') or 'trainable' not in changes
   if changes is not _RATES or name in ('fedss', 'centralized')
-  # These refuse.
+  # These algorithms refuse the option.
   if 'dp' not in changes or name not in ('turbosvm', 'scaffold', 'fednova', 'fedproto')
   if name != 'fedvc' or changes.get('dp') != 'central'
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')
-  # One algorithm of each merge.
+  # One algorithm for each kind of merge.
   if changes not in (_COMPRESSED, _ROUNDED, _BOUNDED) or name in ('fedss', 'fedaws', 'turbosvm')
   if changes is not _TRIMMED or name in ('fedss', 'fullsoftmax')
 ]
@@ -254,17 +254,17 @@ def _slow_but(quick, names):
   return [pytest.param(n, marks=[] if n in quick else [pytest.mark.slow]) for n in names]
 
 
-# 'dp' clips and adapts.
+# 'dp' clips with an adaptive norm.
 @pytest.mark.parametrize('name', _slow_but(('dp',), _PROCESSES))
 def test_algorithms_and_aggregators_of_tff(contexts, name):
   if name == 'secure_sum':
-    # TFF's native worker cannot run it, so TFF's test runtime is the reference.
+    # TFF's native worker cannot run secure sums, so TFF's test runtime is the reference.
     test = tff.backends.test.create_sync_test_cpp_execution_context()
     contexts = {**contexts, 'worker': test}
   assert_equal(*_on_both(contexts, _run_learning(_PROCESSES[name]())))
 
 
-# Their seeds come from the clock, so only their estimates can be compared.
+# The seeds of these aggregators come from the clock, so compare only their estimates.
 _RANDOM_AGGREGATORS = {
   'hadamard': lambda: _aggregators.UnweightedMeanFactory(
     _aggregators.HadamardTransformFactory(_aggregators.SumFactory())

@@ -1,4 +1,4 @@
-"""The worker computes, and its process does not outlive its owner."""
+"""The worker computes, and its process ends when its owner ends."""
 
 import concurrent.futures
 import contextlib
@@ -19,7 +19,7 @@ from tff_xc import errors
 from tff_xc.runtime import registry, worker
 
 _ROOT = pathlib.Path(__file__).parents[2]
-# A fork, since the imports take seconds: it writes to a file, and does not end.
+# A child forks this process, because imports take seconds. It writes to a file and then waits.
 _CHILD = """
 import os, sys, time
 import numpy as np
@@ -93,7 +93,7 @@ def test_a_killed_worker_is_an_error_and_no_endless_retry():
 
 @pytest.fixture(scope='module')
 def children(tmp_path_factory):
-  """Returns what a child said that ends, and the words of one that stays."""
+  """Returns the output of a child that ends, and the words of a child that keeps running."""
   file = tmp_path_factory.mktemp('child') / 'stays'
   done = subprocess.run(
     ['bash', '-c', '"$0" -c "$1" "$2" 2>&1 | cat', sys.executable, _CHILD, file],
@@ -114,7 +114,7 @@ def children(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_child_piped_through_cat_returns_quietly(children):
-  pid, result, _ = children[0]  # no traceback, no other line
+  pid, result, _ = children[0]  # No traceback and no other line.
   assert result == '32'
   assert processes.ends(int(pid), seconds=1)
 

@@ -1,4 +1,4 @@
-"""What becomes of Ray's workers, nodes and errors, with a stand-in for Ray."""
+"""What happens to Ray's workers, nodes and errors, with a stand-in for Ray."""
 
 import importlib.util
 import pickle
@@ -13,11 +13,11 @@ from tff_xc.runtime.cluster import connection, context, crew as crew_lib, dispat
 
 
 class RayError(Exception):
-  """As `ray.exceptions.RayError`."""
+  """Stands for `ray.exceptions.RayError`."""
 
 
 class RayTaskError(RayError):
-  """As `ray.exceptions.RayTaskError`."""
+  """Stands for `ray.exceptions.RayTaskError`."""
 
   def __init__(self, cause):
     super().__init__(f'a trace\nof many lines\n{cause}')
@@ -25,11 +25,11 @@ class RayTaskError(RayError):
 
 
 class GetTimeoutError(RayError):
-  """As `ray.exceptions.GetTimeoutError`."""
+  """Stands for `ray.exceptions.GetTimeoutError`."""
 
 
 class Ray(types.ModuleType):
-  """Stands for Ray; a ticket is (node, method)."""
+  """Stands for Ray. A reference to a result is (node, method)."""
 
   def __init__(self):
     super().__init__('ray')
@@ -38,7 +38,7 @@ class Ray(types.ModuleType):
     )
     self.answers = {}  # By node and method, or by method.
     self.started, self.calls, self.killed = [], [], []
-    self.stored = None  # An error, if values cannot be stored.
+    self.stored = None  # The error of storing a value, or None.
 
   def remote(self, num_cpus, scheduling_strategy, **_):
     node = scheduling_strategy
@@ -87,7 +87,7 @@ class Actor:
 
 @pytest.fixture(name='nodes')
 def _nodes(monkeypatch):
-  """Returns the CPUs of the living nodes, at which a crew looks at once."""
+  """Returns the CPUs of living nodes. The crew checks the nodes without delay."""
   found = {'a': 1}
   monkeypatch.setattr(connection, 'alive', lambda: found)
   monkeypatch.setattr(connection, 'check_node', lambda: None)
@@ -112,7 +112,7 @@ def test_nodes_have_as_many_workers_as_their_cpus_allow(threads, expected, ray, 
   nodes |= {'a': 5, 'b': 2, 'head': 0}
   crew = crew_lib.RayCrew(threads)
   assert [cpus for _, cpus in ray.started] == expected
-  # Those of a node that joins are added, and a lost one is replaced.
+  # Workers are added for a new node, and a lost worker is replaced.
   nodes['c'] = 9
   crew.workers()
   crew.dismiss('worker 0')
@@ -125,7 +125,7 @@ def test_nodes_have_as_many_workers_as_their_cpus_allow(threads, expected, ray, 
   ('answer', 'error', 'message'),
   [
     (RayError('it died\nthere'), dispatch.LostError, 'it died'),
-    # Of our own code: bad input, a mistake, other data, the machine's end.
+    # Errors of our own code: bad input, a bug, other data, the end of the machine.
     (errors.InputError('d/x.npz'), client_error.WorkersError, 'd/x.npz'),
     (ValueError('ours'), RayTaskError, 'ours'),
     (client_error.ChangedError('d/x'), client_error.ChangedError, 'd/x'),
@@ -143,7 +143,7 @@ def test_what_becomes_of_a_workers_error(answer, error, message, ray, monkeypatc
     crew.result(ticket)
   if error is dispatch.LostError and isinstance(answer, RayTaskError):
     return
-  # Without a head it is not a worker that is lost.
+  # Without a head node, no single worker is lost.
   ray.answers['train'] = GetTimeoutError()
   monkeypatch.setattr(connection, 'alive', _gone)
   with pytest.raises(client_error.WorkersError, match='no head'):
@@ -184,7 +184,7 @@ def test_a_worker_that_cannot_start_says_why_once(ray, monkeypatch, capsys):
     assert not crew.workers()
   told = capsys.readouterr().err
   assert told.count("No module named 'tff_xc'") == 1 and told.count('\n') == 2
-  assert len(ray.started) > 2  # Others are tried.
+  assert len(ray.started) > 2  # The crew tries other workers.
 
 
 def test_workers_open_the_data_of_each_run(ray):
@@ -209,9 +209,9 @@ def test_a_node_that_joins_with_something_else_is_left_out(ray, nodes, capsys):
     assert list(crew.workers()) == ['worker 0']
   told = capsys.readouterr().err
   assert told.startswith('\na worker on machine b has numpy 0.1')
-  assert told.count('\n') == 2  # Once, of two workers.
+  assert told.count('\n') == 2  # There is one message for two workers.
   assert len(ray.started) == 3
-  # Ray that starts there again is another node.
+  # If Ray starts again on the machine, it is another node.
   nodes['c'] = 1
   del nodes['b']
   crew.workers()

@@ -1,4 +1,4 @@
-"""Rounds on several workers are the rounds of one process, whatever happens to workers."""
+"""Rounds on several workers equal the rounds of one process, also if workers fail."""
 
 import functools
 import threading
@@ -17,7 +17,7 @@ from tff_xc.round import cohort
 from tff_xc.runtime import client_error, registry
 from tff_xc.runtime.cluster import context, dispatch, messages, worker
 
-_FEW, _MANY = 9, 41  # Alone in their blocks; eleven blocks.
+_FEW, _MANY = 9, 41  # 9 clients have blocks of one client. 41 clients form eleven blocks.
 
 
 def _cohort(clients, round_number=0):
@@ -38,7 +38,7 @@ def _after(runtime, clients, cohort_of=None, algorithm='fedss'):
 
 @pytest.fixture(scope='module')
 def expected(in_process_context):
-  """Returns (clients, algorithm) -> what one process computes."""
+  """Returns a function (clients, algorithm) -> the result of one process."""
 
   @functools.cache
   def of(clients, algorithm='fedss'):
@@ -49,7 +49,7 @@ def expected(in_process_context):
 
 @pytest.fixture(scope='module')
 def _together():
-  """Returns a crew and its context: a worker compiles a program once."""
+  """Returns a crew and its context. A worker compiles a program once for all tests."""
   made = threads_crew.ThreadsCrew()
   yield made, context.ClusterContext(made, 600)
   made.close()
@@ -57,7 +57,7 @@ def _together():
 
 @pytest.fixture
 def on_workers(_together):
-  """Returns a function that begins anew with some workers."""
+  """Returns a function that starts again with some workers."""
   made, runtime = _together
 
   def begin(workers, faults=None, timeout=60.0):
@@ -181,7 +181,7 @@ def test_values_at_clients_go_through_phases_and_come_back(in_process_context, o
     found.append([*rest, total])
   assert found[0] == found[1]
   assert found[0][0] == -19.5
-  # Their values go there once; the second phase sends a few numbers.
+  # The clients' values are sent once. The second phase sends only a few numbers.
   measured = runtime.metrics()
   assert 160_000 <= measured['worker_bytes_down'] < 165_000
   assert measured['workers'] == 1
@@ -189,7 +189,7 @@ def test_values_at_clients_go_through_phases_and_come_back(in_process_context, o
 
 @pytest.mark.slow
 def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
-  """Only the requested rows go there; the whole table of 12 or 1,200 does not."""
+  """Workers receive only requested rows, and not the whole table of 12 or 1,200 rows."""
   sent = []
   for classes in (12, 1200):
     process = tiny.process('fedss', model=tiny.model(classes), max_positives=6, negatives=3)
@@ -197,7 +197,7 @@ def test_bytes_to_workers_do_not_grow_with_the_classes(on_workers):
     with tff.framework.get_context_stack().install(runtime):
       tiny.run(process, 1, lambda r: _cohort(_FEW, r))
     sent.append(runtime.metrics()['worker_bytes_down'])
-  # With more classes, fewer clients of a block ask for the same row.
+  # With more classes, fewer clients of a block request the same row.
   assert sent[1] <= 1.5 * sent[0]
 
 
@@ -220,7 +220,7 @@ def _offer(to, values, check=lambda: None):
 
 
 def _selected():
-  """Returns the sum of row K of a table 0, 1, ... 9 for each client's key K."""
+  """Returns the sum of row K of a table 0, 1, ..., 9 for each client's key K."""
   graph = tff.tensorflow.computation
   table_type = tff.TensorType(np.float32, [10])
   row = graph(lambda table, key: table[key], [table_type, np.int32])
@@ -264,7 +264,7 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
     if called == 'train' and not newer:
       newer.append(block)
       late.set()
-      time.sleep(0.5)  # Now the late call goes on.
+      time.sleep(0.5)  # Now the late call continues.
 
   crew._faults = release
   assert computations.invoke(runtime, selected, [1, 2, 3]) == 6.0
@@ -272,7 +272,7 @@ def test_a_late_call_of_a_round_given_up_harms_no_newer_one(crew, runtime):
 
 
 def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
-  """The driver may be slow: it reads data, or has been stopped."""
+  """The driver may be slow because it reads data or was paused."""
   crew.reset(2)
   _total(runtime, [1.0] * 9)
   runtime._roster.timeout = 0.4
@@ -283,7 +283,8 @@ def test_an_answer_that_is_taken_late_loses_no_worker(crew, runtime):
     take(self, *ticket)
 
   wait = crew.wait
-  crew.wait = lambda tickets, seconds: wait(tickets, seconds)[:1]  # As Ray.
+  # Like Ray, return one result at a time.
+  crew.wait = lambda tickets, seconds: wait(tickets, seconds)[:1]
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(dispatch.Dispatch, '_take', slowly)
     assert _total(runtime, [1.0] * 6) == 6.0
@@ -294,7 +295,7 @@ def test_the_next_block_is_read_while_one_trains(crew, runtime):
   read = threading.Event()
 
   def value(place):
-    if place >= 4:  # Of the second block.
+    if place >= 4:  # The client is in the second block.
       read.set()
     return 1.0
 
@@ -312,7 +313,7 @@ def test_the_next_block_is_read_while_one_trains(crew, runtime):
 def test_nothing_is_read_from_the_data_of_a_run_before(crew, runtime):
   crew.reset(1)
   with tff.framework.get_context_stack().install(runtime):
-    crew._reads_data = True  # Its workers have data, and nobody opened them.
+    crew._reads_data = True  # The workers have data that nobody opened yet.
     given = registry.referenced([1.0] * 9, 0)
     assert _total(runtime, given) == 9.0
     _offer(registry, [7.0] * 9)
@@ -338,9 +339,9 @@ def test_data_of_a_worker_that_change_end_the_run(crew, runtime):
   with pytest.raises(errors.InputError) as error:
     _total(runtime, given)
   assert 'a.png' in str(error.value)
-  # After that the rounds since the last checkpoint would be saved.
+  # Otherwise, the run would save the rounds since the last checkpoint.
   assert not isinstance(error.value, client_error.WorkersError)
-  # What the driver sends is not of the worker's disk.
+  # Values that the driver sends do not come from the worker's disk.
   assert _total(runtime, [1.0] * 40) == 40.0
 
 
@@ -351,7 +352,7 @@ def test_lost_workers_are_counted_and_others_get_nothing(crew, runtime):
   assert runtime.metrics()['workers_lost'] == 2.0
   assert _total(runtime, [1.0] * 9) == 9.0
   assert runtime.metrics()['workers_lost'] == 0.0
-  # One that is not ready is given nothing.
+  # A worker that is not ready gets no clients.
   crew.reset(2)
   _total(runtime, [1.0] * 9)
   crew.calls.clear()
@@ -381,7 +382,7 @@ def _slowly(x):
 
 @pytest.mark.parametrize('trains_slowly', [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_slow_worker_whose_clients_go_on_is_kept(trains_slowly, crew, runtime, monkeypatch):
-  """A block takes longer than a worker may make no progress."""
+  """A block takes longer than a worker may work without progress."""
   computation = computations.total
   if trains_slowly:
     computation = computations.total_of(_slowly)
@@ -395,7 +396,7 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(trains_slowly, crew, runtime,
   runtime.offer_data(lambda folder: ({}, lambda r: values, lambda: None), {})
   assert computations.invoke(runtime, computation, [1.0]) == 1.0
   monkeypatch.setattr(dispatch, '_POLL_SECONDS', 0.1)
-  # Once it is lost, the round soon ends.
+  # After the worker is lost, the round ends soon.
   monkeypatch.setattr(dispatch, '_START_SECONDS', 1.0)
   monkeypatch.setattr(dispatch.phases_lib, 'block_size', lambda clients: 5)
   runtime._roster.timeout = 1.0
@@ -435,7 +436,7 @@ def test_a_worker_without_progress_is_lost_and_the_flag_is_named(
   ('workers', 'keys', 'client', 'last'),
   [
     (2, [1, 10, 2], 1, 1),
-    (1, [1, 2, 3, 4, 5, 10, *[1] * 34], 4, 7),  # Of a block.
+    (1, [1, 2, 3, 4, 5, 10, *[1] * 34], 4, 7),  # One client is in a block of many.
   ],
 )
 def test_a_key_out_of_range_is_a_clients_error(workers, keys, client, last, crew, runtime):
@@ -449,7 +450,7 @@ def test_a_key_out_of_range_is_a_clients_error(workers, keys, client, last, crew
 
 
 def _aligned(read_only: bool) -> np.ndarray:
-  """Returns an array that begins where TensorFlow wants it, as Ray's do."""
+  """Returns an array that is aligned as TensorFlow needs it, like arrays from Ray."""
   whole = np.arange(1040, dtype=np.float32)
   first = -whole.ctypes.data // whole.itemsize % 16
   found = whole[first : first + 1024]

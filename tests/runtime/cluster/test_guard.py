@@ -1,4 +1,4 @@
-"""What a driver started ends with the driver, and nothing else does."""
+"""The processes that a driver started end with the driver, and no other process ends."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import time
 from tests import processes
 from tff_xc.runtime.cluster import guard
 
-# Ignores SIGTERM and made a session of its own.
+# This program ignores SIGTERM and runs in its own session.
 STUBBORN = """
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -19,7 +19,7 @@ os.setsid()
 print('runs', flush=True)
 time.sleep(600)
 """
-# Waits to be killed, as a driver may be.
+# This driver waits until it is killed.
 DRIVER = """
 import subprocess, sys, time
 guard = subprocess.Popen([sys.executable, *sys.argv[1:]], stdin=subprocess.PIPE)
@@ -52,9 +52,9 @@ def test_all_that_has_the_mark_ends_with_a_killed_driver(tmp_path):
   other, _ = start(STUBBORN, **{guard.VARIABLE: str(others)})
   driver, pid = start(DRIVER, guard.__file__, str(mine))
   try:
-    while not ignores_sigterm(pid):  # It starts.
+    while not ignores_sigterm(pid):  # The process is starting.
       time.sleep(0.05)
-    os.kill(int(pid), signal.SIGTERM)  # A signal to all is not for the guard.
+    os.kill(int(pid), signal.SIGTERM)  # A signal to all processes must not end the guard.
     assert processes.is_running(int(pid))
     assert [p.pid for p in guard.left(str(mine))] == [started.pid]
     driver.kill()

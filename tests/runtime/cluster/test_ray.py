@@ -1,4 +1,4 @@
-"""Runs on a real Ray: equal digits, lost workers, a head that is gone, strangers."""
+"""Runs on a real Ray: equal digits, lost workers, a lost head node, and foreign callers."""
 
 import contextlib
 import os
@@ -24,14 +24,14 @@ from tff_xc.runtime.cluster import guard
 pytest.importorskip('ray', reason='Ray is not installed: make venv-cluster')
 pytestmark = pytest.mark.slow
 
-# Columns of metrics.csv that only a cluster has.
+# Columns of metrics.csv that only runs on a cluster have.
 OWN = ['workers', 'workers_lost', 'worker_bytes_down', 'worker_bytes_up']
 TRAIN = (
   'launch.train',
   '--task=glyphs',
   '--algorithm=fedss',
   '--num_classes=100',
-  '--clients_per_round=40',  # More than 32, so that workers send sums of blocks.
+  '--clients_per_round=40',  # More than 32 clients, so that workers send sums of blocks.
   '--eval_every=1',
 )
 ON_WORKERS = ('--runtime=cluster', '--client_threads=1')
@@ -56,7 +56,7 @@ def train(run_dir, *more, **variables):
 
 
 def ended(driver, seconds=600):
-  """Returns a driver's status and what it said."""
+  """Returns a driver's exit status and its error output."""
   error = driver.communicate(timeout=seconds)[1]
   return driver.returncode, error
 
@@ -73,9 +73,9 @@ def wait(is_it, seconds=600.0):  # The machine may be busy.
 
 
 def wait_for_round(run_dir, number):
-  """Waits until a run has trained some rounds."""
+  """Waits until a run has trained `number` rounds."""
   path = pathlib.Path(run_dir) / 'metrics.csv'
-  # A heading, and round 0.
+  # The file also has a heading and round 0.
   wait(lambda: path.exists() and path.read_text().count('\n') > number + 1)
 
 
@@ -83,7 +83,7 @@ def of_ray(driver):
   """Returns the processes of the Ray that a driver started, by name."""
   found = {}
   for process in psutil.Process(driver.pid).children(recursive=True):
-    with contextlib.suppress(psutil.Error):  # It has ended.
+    with contextlib.suppress(psutil.Error):  # The process may have ended.
       name = (process.cmdline() or [process.name()])[0].split('/')[-1]
       found.setdefault(name, []).append(process)
   return found
@@ -100,7 +100,7 @@ def marked():
 
 @pytest.fixture(name='nothing_left', autouse=True)
 def _nothing_left():
-  """No process that Ray started is left after a test."""
+  """Checks that no process of Ray is left after a test."""
   before = marked()
   yield
   while _drivers:
@@ -121,7 +121,7 @@ def test_a_run_with_a_killed_worker_has_the_numbers_of_one_process(tmp_path):
   assert error.count(' was lost (') == 1 and 'Traceback' not in error
   same = found.drop(columns=OWN).assign(seconds=expected['seconds'])
   assert same.equals(expected)
-  # The same with workers that make the procedural data themselves.
+  # The same with workers that generate the procedural data themselves.
   own = {'TFF_XC_WORKER_DATA_DIR': str(tmp_path)}
   assert ended(train(tmp_path / 'own', '--rounds=6', *ON_WORKERS, **own))[0] == 0
   found_own = metrics(tmp_path / 'own')
@@ -147,7 +147,7 @@ def test_a_cluster_that_is_gone_is_one_sentence_in_a_minute(name, how, tmp_path)
   assert (tmp_path / f'run/checkpoints/round_{last}.npz').exists()
 
 
-# Of each kind of process that listens, a method that it has.
+# A method of each kind of listening process.
 METHODS = (
   '/ray.rpc.NodeInfoGcsService/GetClusterId',
   '/ray.rpc.NodeManagerService/GetResourceLoad',
@@ -157,7 +157,7 @@ METHODS = (
 
 
 def answers(port):
-  """Returns what a port answers to a caller without a token."""
+  """Returns the answer of a port to a caller without a token."""
   import grpc
 
   found = set()
@@ -168,7 +168,7 @@ def answers(port):
         found.add('OK')
       except grpc.RpcError as e:
         found.add(e.code().name)
-  if found == {'UNAVAILABLE'}:  # An agent, which is asked by HTTP.
+  if found == {'UNAVAILABLE'}:  # This agent answers HTTP requests.
     with pytest.raises(urllib.error.HTTPError, match='401'):
       urllib.request.urlopen(f'http://127.0.0.1:{port}/')
   return found - {'UNIMPLEMENTED'}
@@ -186,7 +186,7 @@ def test_a_killed_driver_leaves_nothing_and_no_stranger_is_served(tmp_path):
   for address in addresses:
     assert address.ip.removeprefix('::ffff:') == '127.0.0.1'
   found = [answers(address.port) for address in addresses]
-  # The driver, the head, a node's two ports and a worker; and an agent.
+  # The driver, the head, two ports of a node, and a worker; and one agent.
   assert found.count({'UNAUTHENTICATED'}) >= 5
   assert found.count({'UNAVAILABLE'}) == 1
   assert all(each in ({'UNAUTHENTICATED'}, {'UNAVAILABLE'}) for each in found)
@@ -194,14 +194,14 @@ def test_a_killed_driver_leaves_nothing_and_no_stranger_is_served(tmp_path):
 
 @pytest.fixture(name='start')
 def _start():
-  """Returns a function that starts a user's cluster; its address and variables."""
+  """Returns a function that starts a user's cluster, and returns its address and variables."""
   started = []
   folder = tempfile.mkdtemp(dir='/tmp')  # The path of a socket must be short.
 
   def start(port, **variables):
     script = pathlib.Path(sys.executable).parent / 'ray'
     mine = {
-      'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',  # 127.0.0.1 stays as it is.
+      'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',  # Ray does not replace 127.0.0.1.
       'PYTHONPATH': str(light.ROOT),
       **variables,
     }
@@ -229,7 +229,7 @@ def _start():
 
   yield start
   for head in started:
-    head.terminate()  # It ends its processes.
+    head.terminate()  # The head ends its processes.
     head.wait(60)
   shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""Workers and one process agree to the last digit, also with a run's options."""
+"""Workers and one process give equal digits, also with options of a run."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tff_xc.round import cohort, process, trimming
 from tff_xc.runtime.cluster import context
 
 _ROUNDS = 3
-# Bounds that zero some of these clients' updates and clip others.
+# These bounds zero some of the clients' updates and clip others.
 _BOUNDS = robust.Bounds(robust.Quantile(0.01, 0.9, 0.5, 2.0), robust.Quantile(0.05, 0.8, 0.2))
 
 
@@ -64,7 +64,7 @@ def _secure(model):
 
 
 def _run(runtime, algorithm, learning, cohorts):
-  """Returns the state, what clients keep, and all rounds' metrics, as arrays."""
+  """Returns the state, the clients' states, and the metrics of all rounds, as arrays."""
   examples = (cohorts(number).examples for number in range(_ROUNDS))
   with tff.framework.get_context_stack().install(runtime):
     found = registered.run(learning, examples, algorithm.client_state)
@@ -95,10 +95,10 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
   runtime = context.ClusterContext(crew, 600)
   zeroed = clipped = 0
   for clients, leaving, workers in (
-    (60, 0.3, 4),  # Blocks of several clients.
+    (60, 0.3, 4),  # Each block has several clients.
     (9, 0.5, 4),
     (1, 0.0, 2),
-    (3, 0.99, 2),  # Nobody is left.
+    (3, 0.99, 2),  # No client is left.
   ):
     sampling = cohort.UniformClients(clients)
     if leaving:
@@ -123,7 +123,7 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
 @pytest.mark.slow
 @pytest.mark.parametrize('network', [{'encoder': 'sequence'}, {'hidden_dim': 8}])
 def test_items_that_have_one_row(network, in_process_context):
-  """Features are class rows, and dropout draws from the clients' seeds."""
+  """Features use class rows, and dropout uses the clients' seeds."""
   sizes = {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}
   sizes |= {'negatives': 5, 'clients_per_round': 6}
   config = configuration.resolve('items-demo', 'fedss', {**sizes, **network})

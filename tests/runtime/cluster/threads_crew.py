@@ -1,4 +1,4 @@
-"""Workers on threads of this process, which can be lost at will."""
+"""Workers on threads of this process. Tests can make them fail."""
 
 import concurrent.futures
 import itertools
@@ -17,17 +17,17 @@ class _Shared:
 
 
 class ThreadsCrew:
-  """Workers of one thread each."""
+  """A crew whose workers have one thread each."""
 
   def __init__(self):
-    self._made = []  # They keep what they have compiled.
+    self._made = []  # Workers keep their compiled programs.
     self._pool = concurrent.futures.ThreadPoolExecutor(16)
     self._lock = threading.Lock()
     self._names = itertools.count()
     self.reset(0)
 
   def reset(self, count: int, faults=None) -> None:
-    """Begins anew with some workers, under names of their own."""
+    """Starts again with `count` workers, which have new names."""
     self._faults = faults or (lambda *_: None)
     self._workers = {}
     self._reads_data = False
