@@ -1,4 +1,4 @@
-"""The configuration that flags of `launch.train` ask for, in this process."""
+"""Resolves the configuration from flags of `launch.train`, in this process."""
 
 from absl import flags
 from absl.testing import flagsaver
@@ -11,6 +11,6 @@ from launch import (
 
 @flagsaver.flagsaver
 def resolved(arguments):
-  """Returns (configuration, run directory) of flags of `launch.train`."""
+  """Returns (configuration, run directory) from flags of `launch.train`."""
   flags.FLAGS(['train', *arguments])
   return settings.resolve(), flags.FLAGS.run_dir

@@ -1,4 +1,4 @@
-"""Data of one's own, as the examples of the docs name them."""
+"""Writes the user's own data with the names that the examples in docs use."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Every rule recommends what scored highest in the kept comparisons."""
+"""Every rule recommends the methods with the highest scores in the stored comparisons."""
 
 import csv
 
@@ -10,7 +10,7 @@ from tff_xc.algorithms import registry
 
 @pytest.mark.parametrize('measured', advice.MEASURED, ids=lambda m: m.name)
 def test_recommended_methods_are_among_the_highest(measured):
-  """Behind by two points, or by both standard deviations, at most."""
+  """They are at most two points, or both standard deviations, behind the best."""
   use = advice.rule_for(measured.facts).use
   scores = measured.scores()
   known = [name for name in use if name in scores]
@@ -22,7 +22,7 @@ def test_recommended_methods_are_among_the_highest(measured):
 
 
 def test_every_setting_of_the_page_is_measured():
-  """Those of its tables of all methods, and each rule has a setting."""
+  """Checks the settings of the page's tables, and that each rule has a setting."""
   rows = csv.DictReader((advice.RESULTS / advice._METHODS).open())
   assert {row['setting'] for row in rows} <= {m.name for m in advice.MEASURED}
   used = {advice.rule_for(m.facts).when for m in advice.MEASURED}
@@ -44,7 +44,7 @@ def test_the_nearest_comparison_counts():
   assert found.name == 'landmarks, 1,000 rounds'
   assert facts.distance(found.facts) < advice.NEAR
   assert facts._replace(num_classes=50_000).distance(found.facts) > 20
-  other = advice.evidence(facts, 'fedams')  # Which that setting has no score of.
+  other = advice.evidence(facts, 'fedams')  # This setting has no score of fedams.
   assert other.name == 'omniglot, 400 rounds'
   assert advice.evidence(facts, 'nobody') is None
   told = found.sentence('fedss')
@@ -59,5 +59,5 @@ def test_a_near_comparison_of_another_rule_counts():
   found = advice.evidence(facts, 'fedmlh')
   assert found.name == 'delicious-sets'
   assert facts.distance(found.facts) < advice.NEAR
-  # Scores of lists of items are not those of sets of labels.
+  # Scores of ranked items are not comparable with scores of label sets.
   assert advice.evidence(facts, 'fedss') is None

@@ -1,4 +1,4 @@
-"""What every command does with an error: bad input is one sentence."""
+"""How commands report errors: wrong input gives one sentence."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from tests.launch import light
 
 @pytest.fixture(autouse=True)
 def handlers_as_before():
-  """Commands here run in this process, which keeps its own handlers."""
+  """Restores the signal handlers of this process, because commands replace them."""
   numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
   before = [signal.getsignal(number) for number in numbers]
   yield
@@ -92,7 +92,7 @@ def test_a_command_that_leaves_a_thread_in_ray_ends_at_once(hangs):
   assert ('the way that may crash' in found.stdout) != hangs
 
 
-# It says that it has begun, and what its argument says.
+# The program prints that it has started, and then does what its argument says.
 INTERRUPTED = """
 import sys, time
 from launch import app
@@ -138,10 +138,10 @@ def started(*arguments):
 
 
 def interrupted(name, number=signal.SIGINT, ignored=False):
-  """Starts such a command, and returns it as soon as it has begun."""
+  """Starts such a program, and returns its process when it has started."""
   disposition = 'SIG_IGN' if ignored else 'default_int_handler'
   first = f'import signal; signal.signal(2, signal.{disposition})'
-  first += '; signal.signal(1, signal.SIG_DFL)'  # `nohup` ignores it.
+  first += '; signal.signal(1, signal.SIG_DFL)'  # `nohup` ignores this signal.
   process = started('-c', first + INTERRUPTED, name)
   assert process.stdout.readline() == 'begun\n'
   process.send_signal(number)
@@ -161,9 +161,9 @@ def interrupted(name, number=signal.SIGINT, ignored=False):
 )
 def test_no_interrupt_is_lost(name, number, status):
   process = interrupted(name, number)
-  if name == 'busy':  # A second one ends it at once.
+  if name == 'busy':  # A second signal ends the program at once.
     assert process.stdout.readline() == 'saving\n'
-    time.sleep(0.4)  # Some programs pass a signal on twice, which is one.
+    time.sleep(0.4)  # Wait, because signals within a short time count as one signal.
     process.send_signal(number)
   said = process.communicate(timeout=20)
   assert (process.returncode, *said) == (status, '', 'interrupted\n')

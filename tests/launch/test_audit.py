@@ -1,4 +1,4 @@
-"""`launch.audit` on runs, and on tasks without one."""
+"""`launch.audit` on runs, and on tasks without a run."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ def test_of_a_run_all_schedules(here, capsys):
   of_schedules = frames['audit'].set_index('schedule').to_dict('index')
   assert of_schedules.keys() == {'fresh', 'sticky', 'partial', 'randomized'}
   fresh, sticky, randomized = (of_schedules[n] for n in ('fresh', 'sticky', 'randomized'))
-  # Each client has the same number of own classes, among 8 others.
+  # Each client has the same number of own classes, among 8 other classes.
   assert fresh['posterior_first'] == pytest.approx(sticky['posterior_last'])
   assert fresh['posterior_last'] > 0.9
   assert fresh['requests_until_90'] <= 3
@@ -41,7 +41,7 @@ def test_of_a_run_all_schedules(here, capsys):
   assert updates['rows as sent', 'size'] > 0.6
   assert updates['rows with noise 0.5', 'size'] < 0.8
   assert 0 <= updates['loss of members', 'loss'] <= 1
-  # A sum has the noise of its summands, and none of another line.
+  # The noise of a sum consists of the noises of its summands.
   [sent, clipped, noisy] = (
     updates[f'rows {what}, summed over 3', 'size']
     for what in ('as sent', 'clipped to 0.1', 'with noise 0.5')
@@ -68,7 +68,7 @@ def test_requests_that_two_runs_share_count_once(here):
   assert (fresh['seeds'], fresh['runs']) == (3, 0)  # Nobody measured a score.
   first = found.query('schedule == "fresh" and requests == 1')['auc']
   assert fresh['auc_first'] == pytest.approx(first.mean())
-  # Updates are those of each run's weights.
+  # Updates belong to the weights of each run.
   assert (frames['updates'].groupby('seed').size() == [13, 26, 13]).all()
 
 
@@ -94,7 +94,7 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
 
 @pytest.mark.slow
 def test_items_are_told_as_features_and_as_labels(here):
-  """A request has both in one table, and a sequence's items are all of a user's."""
+  """A request contains both kinds in one table, and a sequence contains all items of a user."""
   sizes = {'num_classes': 40, 'num_clients': 6, 'embedding_dim': 4}
   config = configuration.resolve('items-demo', 'posonly', sizes)
   found = audit.run([], config, {}, None, SETTINGS)
@@ -109,7 +109,7 @@ def test_items_are_told_as_features_and_as_labels(here):
     own.append({*train.pool.labels[numbers], *train.pool.read(numbers).indices})
   [first, *_] = found['requests'].query('schedule == "fresh"')['rows']
   assert first == pytest.approx(np.mean([*map(len, own)]) + 5, abs=3)
-  # Also rows that are features alone are a client's own.
+  # Rows that are only features also count as the client's own rows.
   updates = found['updates'].set_index(['seen', 'by'])['auc']
   assert updates['rows as sent', 'direction'] > 0.6
 

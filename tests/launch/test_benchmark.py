@@ -1,4 +1,4 @@
-"""`launch.benchmark` from the command line, and what its contenders compute."""
+"""`launch.benchmark` from the command line, and the computations of its contenders."""
 
 import json
 import pathlib
@@ -51,10 +51,10 @@ def test_bad_input_is_one_sentence_and_status_2(arguments, message):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', command_lib.BENCHMARKS)
 def test_contenders_agree_and_are_read_back(tmp_path, name):
-  """Status 1 would say that one computes something else."""
+  """Exit status 1 would mean that a contender computes something else."""
   output, page = tmp_path / 'a.json', tmp_path / 'a.md'
   more = ['--passes=1', '--max_foreign=100', f'--output={output}']
-  if name == 'round':  # With one batch, the order of the examples is no matter.
+  if name == 'round':  # With one batch, the order of the examples has no effect.
     more += ['--examples=8', '--batch_size=8']
   if name == 'classes':
     more.append('--contenders=in_process@200,worker@200,dp@200')

@@ -1,4 +1,4 @@
-"""Scores of single clients, of the global model and of their own."""
+"""Scores of single clients, with the global model and with personal models."""
 
 import json
 
@@ -58,10 +58,10 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
   assert any(line.startswith('unseen ') for line in table)
   assert after['top1'].equals(frame['top1'])
   mean = after.groupby('part')[['top1', 'top1_personalized']].mean()
-  # Three classes are soon learnt.
+  # A model quickly learns three classes.
   assert (mean['top1_personalized'] > mean['top1'] + 0.1).all()
   assert (path / 'clients.png').exists()
-  # The last trained client, and the last unseen one, by hand.
+  # Compute the last trained client and the last unseen client directly.
   adapt = personal.build(found.algorithm, 60, learning_rate=0.3)
   seed = randomness.round_seed(found.state.seed, 0)
   for number, index, own in ((7, 7, dataset), (9, 1, dataset.unseen)):
@@ -87,7 +87,7 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
   [
     ('hashed labels', {}, 'rows'),
     ('label sets', {'clients_per_round': 2}, 'all'),
-    # A round's few examples have fewer features than all of a client.
+    # The few examples of a round have fewer features than all examples of a client.
     ('sparse text', {'examples_per_round': 1}, 'all'),
     ('without clients', {}, 'head'),
   ],

@@ -14,13 +14,13 @@ from tests.report import fake_runs
 from tff_xc import errors, files
 from tff_xc.report import tables
 
-# Those of commands are drawn.
+# Tests that start commands draw pictures.
 pytestmark = pytest.mark.usefixtures('blank_pictures')
 
 
 @pytest.fixture
 def sweep(tmp_path):
-  """Makes runs/fedss/seed_{0,1,2}, runs/full, and a folder that is no run."""
+  """Writes runs/fedss/seed_{0,1,2}, runs/full, and a folder that is not a run."""
   root = tmp_path / 'runs'
   for seed, top1 in enumerate((0.50, 0.53, 0.47)):
     fake_runs.write_run(root / 'fedss' / f'seed_{seed}', seed=seed, top1=top1, negatives=80)
@@ -56,7 +56,7 @@ def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   assert (done.returncode, done.stderr) == (0, '')
   lines = done.stdout.splitlines()
   assert [line.split()[0] for line in lines[3:5]] == ['fullsoftmax', 'fedss']
-  # The table fits the terminal, and the files hold all.
+  # The table fits the terminal, and the files contain all columns.
   assert max(map(len, lines[:-1])) <= 60
   assert 'MAP@R %' in lines[1] and 's / round' not in lines[1]
   written = {p.name for p in sweep.iterdir() if p.is_file()}
@@ -103,14 +103,14 @@ def test_baselines_without_training_stand_below_the_table(tmp_path):
   text = compare.compare([tmp_path / 'a', tmp_path / 'b'])
   assert 'markov: hit@10 21.0 %' in text
   assert 'markov: hit@10 21.0 %' in (tmp_path / 'compare.md').read_text()
-  # Runs whose tests differ have none in common.
+  # Runs with different test sets have no common baselines.
   assert 'markov' not in compare.compare([tmp_path])
 
 
 @pytest.mark.parametrize(
   ('made', 'expected'),
   [
-    # Defaults of the algorithm or of the task, and what follows from a choice.
+    # Defaults of the algorithm or the task, and settings that follow from the user's settings.
     ([('fedavg', {}), ('fedss', {})], ['fedavg', 'fedss']),
     (
       [
@@ -119,12 +119,12 @@ def test_baselines_without_training_stand_below_the_table(tmp_path):
       ],
       ['fedss server_optimizer=sgd negatives=5', 'posonly dp=central dp_clip=0.5'],
     ),
-    # What both share is no name, unless nothing else tells them apart.
+    # Settings that both runs have are named only if nothing else distinguishes the runs.
     (
       [('fedss', {'batch_size': 8, 'rounds': r}) for r in (20, 40)],
       ['fedss rounds=20', 'fedss rounds=40'],
     ),
-    # Files of a run need not be there; they are not even looked at.
+    # The files of a run may be missing, because they are not read.
     ([('fedavg', {}), ('fedavg', {'split': 'gone.csv'})], ['fedavg', 'fedavg split=gone.csv']),
   ],
 )
@@ -144,7 +144,8 @@ def test_names_of_strangers_do_no_harm(tmp_path):
   text = compare.compare([tmp_path])
   markdown = (tmp_path / 'compare.md').read_text()
   csv_text = (tmp_path / 'compare.csv').read_text()
-  for written in (text, markdown, csv_text):  # Labels are for people, too.
+  # Labels are for people, so control characters are escaped.
+  for written in (text, markdown, csv_text):
     assert '\x1b' not in written
     assert '\n# ' not in written
   assert '<img' not in markdown
@@ -154,7 +155,7 @@ def test_names_of_strangers_do_no_harm(tmp_path):
 
 
 def test_runs_are_found_below_and_written_where_asked(sweep, out):
-  fake_runs.write_run(sweep / 'full' / 'backup')  # Inside another run.
+  fake_runs.write_run(sweep / 'full' / 'backup')  # A run inside another run.
   found = compare.find_runs([sweep / 'fedss' / 'seed_1', sweep, sweep / 'full' / '..' / 'full'])
   assert [str(path.relative_to(sweep)) for path in found] == [
     'fedss/seed_1',
@@ -165,7 +166,7 @@ def test_runs_are_found_below_and_written_where_asked(sweep, out):
   assert str(out / 'new') in compare.compare([sweep], out / 'new', 'map@10')
   assert len(list((out / 'new').iterdir())) == 3
   assert not (sweep / 'compare.md').exists()
-  compare.compare([sweep / 'full'])  # A single run is written beside it.
+  compare.compare([sweep / 'full'])  # For a single run, the files are written into its folder.
   assert (sweep / 'compare.png').is_file()
 
 
@@ -218,14 +219,14 @@ def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path, out):
   scores = read_csv(sweep / 'full' / 'metrics.csv')
   reached = [each['round'] for each in scores if float(each['top1'] or 0) >= 0.5 * 0.8]
   assert row['rounds_to_relative_top1:0.5_by_seed'] == reached[0]
-  # It may be one of the runs, and relates the score that is sorted by.
+  # The reference may be one of the runs. Scores are divided by its score in the sorted metric.
   text = compare.compare([sweep], out, 'map@10', relative_to=sweep / 'full')
   assert 'relative MAP@10 %' in text
   assert rows_of(out)['fullsoftmax']['relative_map@10_mean'] == '1.0'
 
 
 def test_scores_at_budgets_and_further_columns_are_shown(sweep, out):
-  # One of the runs chose a round.
+  # One of the runs has selected a best round.
   path = sweep / 'full' / 'summary.json'
   best = {'best_round': {'by': 'top1', 'round': 4}}
   path.write_text(json.dumps(json.loads(path.read_text()) | best))
@@ -245,7 +246,7 @@ def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
   with pytest.raises(errors.InputError, match='no reference for top1'):
     compare.compare(runs, out, relative_to=whole)
   assert not out.exists()
-  # Of the score that is named, it can.
+  # For the given score, this is possible.
   compare.compare(runs, out, 'map@10', relative_to=whole)
   assert (out / 'compare.png').exists()
 
@@ -275,7 +276,7 @@ def test_a_table_is_kept_for_a_page(tmp_path):
   path, columns = tmp_path / 'kept.csv', ['top1@10', 'relative_top1']
   compare.keep([tmp_path / 'b0', tmp_path / 'b1', whole], path, columns, whole)
   first, second = read_csv(path)  # In the order of the runs.
-  # In the learning rate they are alike.
+  # The learning rates are equal.
   assert [row['algorithm'] for row in (first, second)] == ['fedss negatives=5', 'posonly']
   assert float(first['relative_top1_mean']) == pytest.approx(0.5 / 0.8)
   assert float(first['top1@10_mean']) > 0
@@ -283,9 +284,9 @@ def test_a_table_is_kept_for_a_page(tmp_path):
   assert (first['processor'], second['processor']) == ('', 'CPU')
   given = {'--algorithm=fedss', '--client_learning_rate=0.25', '--negatives=5', '--rounds=20'}
   assert given <= {*first['command'].split()}
-  assert '--seed' not in first['command']  # It has two.
+  assert '--seed' not in first['command']  # The row has two seeds.
   assert second['command'].endswith('--seed=0')
-  assert not any(name.startswith('psp@') for name in first)  # Nobody has it.
+  assert not any(name.startswith('psp@') for name in first)  # No run has this score.
   assert len(tables.read_csv(path)) == 2
   with pytest.raises(errors.InputError, match='cannot be written'):
     compare.keep([whole], tmp_path / 'no' / 'a.csv')
@@ -301,4 +302,4 @@ def test_a_kept_command_has_what_applies_beside_another_change(tmp_path):
   assert noiseless['algorithm'] == 'fedss dp_noise_multiplier=0.0'
   assert noisy['algorithm'] == 'fedss dp_noise_multiplier=0.1'
   assert '--dp_clip=0.5' in noisy['command'].split()
-  assert '--dp_delta' not in noisy['command']  # The default.
+  assert '--dp_delta' not in noisy['command']  # The setting has its default.

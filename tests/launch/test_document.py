@@ -1,4 +1,4 @@
-"""Tables of the documentation are made of the results beside it."""
+"""Tables of the documentation are written from the results in docs/results."""
 
 import pathlib
 import re
@@ -22,7 +22,7 @@ FILES = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
 def test_the_documentation_is_that_of_its_results(path):
   text = path.read_text(encoding='utf-8')
   assert document.document(path) == text
-  # Every block is closed and read.
+  # Every block has an end and is read.
   opened = re.findall(r'<!-- (?!end)\w+ ', text)
   assert len(opened) == len(document._BLOCK.findall(text))
 

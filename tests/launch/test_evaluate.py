@@ -1,6 +1,6 @@
-"""`launch.evaluate` on runs of every kind of task, and on runs of strangers.
+"""`launch.evaluate` on runs of every kind of task, and on foreign runs.
 
-A run's checkpoint is its initial state, so that nothing is trained.
+The checkpoint of a run is its initial state, so tests train nothing.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ def without_rounds():
 
 @pytest.fixture
 def here(in_process, tmp_path, monkeypatch):
-  """Works in an empty directory, with one runtime for all runs, and no rounds."""
+  """Works in an empty directory, with one runtime for all runs, and without rounds."""
   monkeypatch.chdir(tmp_path)
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
   with without_rounds():
@@ -62,7 +62,7 @@ def here(in_process, tmp_path, monkeypatch):
 
 @pytest.fixture
 def rounds(here):
-  """Lets a test that works here train."""
+  """Allows a test with `here` to train rounds."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(process_lib, '_build_next', _BUILD_NEXT)
     yield
@@ -110,7 +110,7 @@ def _shakespeare(folder):
   return {'data_dir': str(folder), 'min_examples': 1}
 
 
-# A task, an algorithm, and (folder) -> changes; those that others cover are slow.
+# A task, an algorithm, and a function from a folder to settings. Cases that others cover are slow.
 _KINDS = {
   'one label': ('glyphs', 'fedss', lambda _: _GLYPHS),
   'label sets': ('sparse-words-sets', 'fedavg', lambda _: _WORDS),
@@ -131,7 +131,7 @@ _KINDS = {
   'without clients': ('glyphs', 'centralized', lambda _: _GLYPHS),
 }
 _QUICK = ('one label',)
-# Their data say whose the test examples are.
+# These data say which client owns each test example.
 _WHOSE = ('table',)
 
 
@@ -160,7 +160,7 @@ def test_every_kind_of_run(kind, here, capsys):
 
 
 def _edited(path, change):
-  """Lets `change` edit the content of a run's config.json."""
+  """Edits the content of a run's config.json by the function `change`."""
   file = path / run_files.CONFIG
   config = json.loads(file.read_text())
   change(config)
@@ -198,7 +198,7 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
 
 
 def copied(run_dir, here, change):
-  """Copies a run and lets `change` edit its config.json."""
+  """Copies a run, and edits its config.json by the function `change`."""
   shutil.copytree(run_dir, here / 'run')
   _edited(here / 'run', change)
   return here / 'run'
@@ -206,7 +206,7 @@ def copied(run_dir, here, change):
 
 @pytest.fixture(scope='module')
 def glyphs(in_process_context, tmp_path_factory):
-  """A run that tests only read, or copy."""
+  """A run that tests only read or copy."""
   tff.framework.set_default_context(in_process_context)
   path = tmp_path_factory.mktemp('runs') / 'glyphs'
   return untrained(path, 'glyphs', 'fedss', negatives=3, **_GLYPHS)
@@ -278,7 +278,7 @@ def test_other_data_are_refused_and_nothing_changes(here):
   outputs = {'confusion.csv', 'confusion.png', 'evaluation.json'}
   assert contents().keys() == before.keys() | outputs
   assert before.items() <= contents().items()
-  # It keeps a damaged checkpoint.
+  # A damaged checkpoint stays in the run directory.
   (path / 'checkpoints' / 'round_1.npz').write_bytes(b'')
   before = contents()
   with pytest.raises(errors.InputError, match='has no sound checkpoint'):
@@ -302,7 +302,7 @@ def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
   assert run((60, 10, None)) != before
   with pytest.raises(errors.InputError, match='calibrate_learning_rate'):
     run((60, 10, 1e38))
-  # The same rows are exported, and their scores told.
+  # The export contains the same rows, and model.json contains their scores.
   card = export.run(str(path), 'rows', 'npz', calibrate=(60, 10, 0.5))
   assert card['scores']['top1'] == after
   assert card['calibrate'] == told

@@ -1,6 +1,6 @@
-"""Runs every algorithm on every kind of task that it fits, for two rounds.
+"""Runs every algorithm on every kind of task that it supports, for two rounds.
 
-A new line in a registry is tested without further code.
+A new entry in a registry is tested without more code.
 """
 
 import json
@@ -40,7 +40,7 @@ def _images(root):
 
 
 _WORDS = {'num_classes': 50, 'num_features': 100, 'batch_size': 99}
-# Other settings of each kind of task.
+# Other settings for each kind of task.
 _KINDS = {'images': {}, 'sparse-words': _WORDS, 'sparse-words-sets': _WORDS}
 
 
@@ -60,7 +60,7 @@ def _config(task, algorithm, **changes):
 
 @pytest.fixture
 def launched(in_process, tmp_path, monkeypatch):
-  """(task, algorithm, changes) -> (summary, its run directory)."""
+  """Returns a function (task, algorithm, changes) -> (summary, run directory)."""
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
 
   def launch(task, algorithm, **changes):
@@ -74,7 +74,7 @@ _QUICK = {('images', 'fedss')}
 
 
 def _combinations():
-  """All combinations; those that another one nearly covers are slow."""
+  """Yields all combinations. Those that another combination nearly covers are slow."""
   for algorithm in algorithms.ALGORITHMS:
     for task in _KINDS:
       if set(algorithms.get(algorithm).needs) & set(tasks.get(task).lacks):
@@ -89,7 +89,7 @@ def test_two_rounds(task, algorithm, launched, capsys):
   assert summary['rounds'] == 2
   assert summary['clients_dropped_total'] == 0
   scores = summary['final'].values()
-  # FedMLH has no row for each class, so no distances of rows.
+  # FedMLH does not have a row per class, so it has no distances of rows.
   assert len(scores) >= (1 if algorithm == 'fedmlh' else 3)
   assert np.isfinite(list(scores)).all()
   assert json.loads((run_dir / 'summary.json').read_text()) == summary

@@ -1,6 +1,6 @@
-"""`launch.export`: model files give what `launch.evaluate` computes, from raw examples.
+"""`launch.export`: exported models compute the same as `launch.evaluate`, from raw examples.
 
-A run's checkpoint is its initial state, so that nothing is trained.
+The checkpoint of a run is its initial state, so tests train nothing.
 """
 
 import csv
@@ -57,8 +57,8 @@ def _characters(dataset):
   return {'characters': np.full([1, 80], ord('a'), np.uint8)}
 
 
-# A kind of run of `test_evaluate`, other settings, (dataset) -> raw examples, and the
-# part of the data that has them.
+# A kind of run of `test_evaluate`, other settings, a function from the data set to raw examples,
+# and the part of the data that contains them.
 _RAW = {
   'one label': ({}, _images, 'test'),
   'table': ({}, _rows, 'train'),
@@ -88,7 +88,7 @@ def exported(kind, here, **more):
 
 
 def ranked(found, num_classes):
-  """Returns the logits of all classes, of a model that returns all of them."""
+  """Returns the logits of all classes from a model that returns all of them in ranked order."""
   logits = np.zeros([len(found['classes']), num_classes])
   np.put_along_axis(logits, np.array(found['classes']), np.array(found['scores']), axis=1)
   return logits
@@ -182,14 +182,14 @@ def test_images_of_any_size_are_fitted_as_at_reading(height, width, channels):
 
 @pytest.fixture
 def run(here):
-  """A run of glyphs."""
+  """Writes a run on glyphs."""
   changes = test_evaluate._GLYPHS
   return test_evaluate.untrained(here / 'run', 'glyphs', 'fedavg', **changes)
 
 
 def test_an_output_that_is_not_ours_alone_stays(run, here):
   export.run(str(run), 'mine', 'npz')
-  export.run(str(run), 'mine', 'npz')  # It replaces an export.
+  export.run(str(run), 'mine', 'npz')  # The command replaces an existing export.
   (here / 'mine' / 'thesis.txt').touch()
   (here / 'file').touch()
   (here / 'folder').mkdir()

@@ -43,7 +43,7 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
     on_disk.write(tmp_path / 'femnist' / part / 'a.json', {'f1': ([], [])})
   for part, size in (('train', '4880'), ('test', '2515')):
     (tmp_path / f'bibtex_{part}.txt').write_text(f'{size} 1836 159\n')
-  # It fails if large packages are imported.
+  # The command fails if it imports large packages.
   done = call('list', 'tables', columns=999, TFF_XC_DATA=str(tmp_path))
   assert done.returncode == 0, done.stderr
   text = words(done.stdout)
@@ -51,7 +51,7 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   for expected in (
     f'looked for in {tmp_path}',
     f'fedss/table2 {small} sop (missing)',
-    # Of studies, too.
+    # The data of studies are listed, too.
     'fedss/table1: the data of landmarks-user-160k (missing)',
     'bibtex, delicious (missing); of one with --task',
     'femnist (1 of 3,550 users)',

@@ -1,4 +1,4 @@
-"""`launch.plan` without flags finds what is wrong with a machine and names the cure."""
+"""`launch.plan` without flags finds problems of a machine and says how to solve them."""
 
 import os
 import pathlib

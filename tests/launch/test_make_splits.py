@@ -1,6 +1,6 @@
-"""`launch.make_splits`: every rule on every input, all of a split or nothing.
+"""`launch.make_splits`: every rule on every input; it writes a whole split or nothing.
 
-Also data as their owners distribute them, from their lists to the clients.
+Other tests use data in the format of their owners, from the lists to the clients.
 """
 
 import csv
@@ -30,7 +30,7 @@ from tff_xc import errors
 
 
 def as_csv(folder):
-  """Writes a table of 48 rows, 6 classes and 10 users."""
+  """Writes a table with 48 rows, 6 classes and 10 users."""
   rows = [
     {'class': f'c{i % 6}', 'user_id': f'u{i % 10}', 'image_id': f'{i}.jpg'} for i in range(48)
   ]
@@ -87,7 +87,7 @@ FILES = {
   'class_counts.png',
   'labels.png',
 }
-# Such that tiny inputs suffice.
+# Settings with which tiny inputs are enough.
 SMALL = {
   'dirichlet': {'clients': 4},
   'iid': {'clients': 4},
@@ -101,7 +101,7 @@ SMALL = {
 
 @pytest.fixture(name='no_pictures', autouse=True)
 def _no_pictures(request, monkeypatch):
-  """Draws none, which take most of the time, unless a test is of pictures."""
+  """Skips pictures, which take most of the time, unless the test's name contains 'pictures'."""
   if 'pictures' not in request.node.name:
     monkeypatch.setattr(making, '_draw', lambda folder, made: None)
 
@@ -128,7 +128,7 @@ def summary_of(output):
 def test_every_rule_on_a_table_and_on_sets_of_labels(write, tmp_path):
   source = write(tmp_path)
   for name, rule in rules.RULES.items():
-    if rule.read:  # It takes one input only, see below.
+    if rule.read:  # This rule accepts only one kind of input; see below.
       continue
     output = tmp_path / 'out' / name
     if (rule.users and write is as_xc) or (rule.labels == 'sets' and write is as_csv):
@@ -207,7 +207,8 @@ def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(tmp
   refused('a split of other data')
   source.write_text(source.read_text().replace('c6', 'c5'))
   assert contents(output) == before
-  monkeypatch.setenv('TFF_XC_PICTURE_FORMAT', 'svg')  # Of --picture_format.
+  # The environment variable of --picture_format.
+  monkeypatch.setenv('TFF_XC_PICTURE_FORMAT', 'svg')
   assert make('shards', source, output) == text
   svgs = {name.replace('png', 'svg') for name in FILES if name.endswith('png')}
   assert set(contents(output)) == FILES | svgs
@@ -234,14 +235,14 @@ def test_inspecting_a_split_of_somebody_else(tmp_path):
   summary = summary_of(output)
   assert (summary['clients'], summary['examples'], summary['examples_unused']) == (2, 3, 1)
   assert (summary['classes'], summary['classes_held']) == (3, 2)
-  # p is 2/3, 1/3; the clients are 1/3 and 1/6 away on each of the two.
+  # p is 2/3, 1/3. The clients differ by 1/3 and 1/6 in each of the two classes.
   assert summary['emd'] == pytest.approx((1 * 2 / 3 + 2 * 1 / 3) / 3)
   assert {p.name for p in output.iterdir()} == {'classes.csv', 'summary.json'}
   geo = make_splits.make(None, f'{source}:geo_100', COLUMNS, None)
   assert 'clients                        2\n' in geo
   sets = tmp_path / 'sets.csv'
   sets.write_text('image_id,class,user_id\na,0 2,u\nb,2,u\n')
-  # A class of several numbers is a set of labels.
+  # A class cell with several numbers is a set of labels.
   assert 'classes                        3\n' in make_splits.make(None, str(sets), COLUMNS, None)
   sets.write_text('image_id,class,user_id\na,0,u\nb,,u\n')
   with pytest.raises(errors.InputError, match='example 2'):
@@ -291,13 +292,13 @@ def test_a_splits_pictures_do_not_join_its_images(tmp_path):
       make('chunks', source, output)
   assert not (source / 'new').exists()
   make('chunks', as_xc(tmp_path), tmp_path / 'images' / 'text')
-  # Nor do those beside lists that name the images.
+  # Folders beside lists that name the images are accepted, too.
   source = sop.write(tmp_path, *sop.lists())
   make('sop', source, source / 'sop')
   assert (source / 'sop' / 'retrieval.csv').exists()
 
 
-# -- data as their owners distribute them --
+# -- Data in the format of their owners. --
 
 
 def summary_after(rule, source, output, **changes):
@@ -330,7 +331,7 @@ def test_the_same_files_and_seed_make_the_same_split(rule, tmp_path):
 
 @pytest.mark.parametrize('pack', ['folder', 'zip'])
 def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
-  """From the lists to the clients: whatever the photographs lie in."""
+  """From the lists to the clients, for folders and archives of photographs."""
   train, test = sop.lists()
   folder = sop.write(tmp_path / 'data', train, test)
   sop.write_images(folder, train, test)

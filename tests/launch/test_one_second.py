@@ -1,4 +1,4 @@
-"""`--help` and flag errors of every command answer within one second."""
+"""`--help` and flag errors of every command take less than one second."""
 
 import os
 import re
@@ -62,7 +62,7 @@ def test_nothing_large_is_imported(command, what):
 
 
 def seconds(*arguments):
-  """Returns the processor time of a Python process, which other work hardly changes."""
+  """Returns the processor time of a Python process, which hardly depends on other processes."""
   process = subprocess.Popen(
     [sys.executable, *arguments],
     cwd=light.ROOT,
@@ -70,16 +70,16 @@ def seconds(*arguments):
     stderr=subprocess.DEVNULL,
   )
   _, _, usage = os.wait4(process.pid, 0)
-  process.returncode = 0  # It has been waited for.
+  process.returncode = 0  # The process has ended, so `Popen` need not wait.
   return usage.ru_utime + usage.ru_stime
 
 
-# What `test_nothing_large_is_imported` lets through is seldom slow.
+# Commands that pass `test_nothing_large_is_imported` are seldom slow.
 @pytest.mark.parametrize(
   'command', [pytest.param(each, marks=[pytest.mark.slow] * (each != 'train')) for each in COMMANDS]
 )
 @pytest.mark.parametrize('is_error', [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_second_is_enough(command, is_error):
-  """The best of five tries."""
+  """At least one of five tries must be fast enough."""
   arguments = ERRORS[command] if is_error else ('--help',)
   assert any(seconds('-m', f'launch.{command}', *arguments) < 1 for _ in range(TRIES))

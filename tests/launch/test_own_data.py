@@ -1,4 +1,4 @@
-"""One's own data on the command line: the examples of the docs, and bad flags."""
+"""The user's own data on the command line: the examples in docs, and wrong flags."""
 
 import itertools
 import os
@@ -17,7 +17,7 @@ from tff_xc import errors
 from tff_xc.runtime import registry as runtimes
 
 OWN = documents.page('your_own')
-# The network is smaller, and all else as the page says.
+# The network is smaller, and all other settings are those of the page.
 SMALL = ('rounds=2', 'eval_every=2', 'embedding_dim=4')
 SMALLER = {
   'images': ('image_size=16',),
@@ -55,8 +55,8 @@ def commands(block):
 
 
 def examples():
-  """Returns the commands of the first sections, those of one data set together."""
-  # The way to a comparison has a test of its own.
+  """Returns the commands of the first sections, grouped by data set."""
+  # Another test covers the path to a comparison.
   before = OWN[OWN.index('### Formats and splits') : OWN.index('## Splits of')]
   return [*map(commands, documents.code(before))]
 
@@ -93,7 +93,7 @@ PATHS = {
 @pytest.mark.slow
 @pytest.mark.parametrize('name', PATHS)
 def test_the_path_from_a_split_to_a_comparison(name, here):
-  # As few as somebody's first try may have.
+  # Use as few images as a user may have in a first try.
   kinds = ('cat', 'dog', 'emu', 'fox')
   images_on_disk.classes(here / 'photos', dict.fromkeys(kinds, 15))
   rows = [f'r{i},u{i % 7},i{i % 5},{i % 5 + i / 99}' for i in range(60)]
@@ -109,7 +109,7 @@ def test_the_path_from_a_split_to_a_comparison(name, here):
         processes.python(
           '-m', *words, env={**os.environ, 'PYTHONPATH': str(light.ROOT)}, check=True
         )
-    elif words[0] != 'launch.plan':  # `tests/launch/test_plan.py` runs it.
+    elif words[0] != 'launch.plan':  # `tests/launch/test_plan.py` runs this command.
       result = run(command)
       if isinstance(result, dict):
         assert result['emd'] > 0 and 'top1' in result['final']
@@ -150,5 +150,6 @@ def test_names_of_classes_are_kept_and_shown(here):
   assert names_of(named) == ['cat', 'dog', 'emu']
   evaluate.run(str(named))
   heading = (named / 'confusion.csv').read_text().splitlines()[0]
-  assert heading.startswith('class of the test examples of')  # Of test.csv's user_id.
+  # The name comes from user_id in test.csv.
+  assert heading.startswith('class of the test examples of')
   assert heading.endswith(',emu,other')

@@ -1,4 +1,4 @@
-"""A plan says what a run will be: its bytes are those of a real round."""
+"""A plan predicts a run: the planned bytes equal those of a real round."""
 
 import json
 import shlex
@@ -16,14 +16,14 @@ from tff_xc.runtime import registry as runtimes
 
 SHAPE = {'num_classes': 12, 'num_clients': 6, 'classes_per_client': 3}
 SHAPE |= {'examples_per_client': 5, 'embedding_dim': 4, 'hidden_dim': 4}
-# Those of the rules, and more.
+# The algorithms of the rules, and some more.
 USED = dict.fromkeys(name for rule in advice.RULES for name in rule.use)
 SOME = [*{'fedavg': None, **USED, 'posonly': None, 'centralized': None}]
 
 
 @pytest.fixture
 def few(monkeypatch):
-  """Plans only some algorithms, which is quicker."""
+  """Plans only some algorithms, to save time."""
   monkeypatch.setattr(plan, 'PLANNED', SOME)
 
 
@@ -58,14 +58,14 @@ def _items(folder):
 DATA = {'images': _images, 'table': _table, 'sparse-text': _text, 'items-demo': _items}
 
 
-@pytest.mark.slow  # `tests/round/test_request.py` has a quick form.
+@pytest.mark.slow  # `tests/round/test_request.py` has a quick test of this.
 @pytest.mark.parametrize('task', DATA)
 @pytest.mark.parametrize('name', registry.ALGORITHMS)
 def test_bytes_are_those_of_a_round_of_all_clients(task, name, tmp_path, in_process, monkeypatch):
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
   given = {**DATA[task](tmp_path), 'embedding_dim': 4, 'rounds': 1}
   names = {*registry.get(name).names, *configuration.SETTINGS, *tasks.OPTIONS}
-  if name == 'fedvc':  # Its round is of all clients, once each.
+  if name == 'fedvc':  # Each client participates once in its round.
     given |= {'batch_size': 2, 'virtual_client_size': 2}
   if task == 'sparse-text' and not registry.get(name).has_clients:
     given.pop('examples_per_round')
@@ -79,7 +79,7 @@ def test_bytes_are_those_of_a_round_of_all_clients(task, name, tmp_path, in_proc
   every = found['rounds']['clients_per_round'] == found['data']['clients']
   assert every
   for way in ('down', 'up'):
-    # FedVC draws examples, and so features, by chance.
+    # FedVC samples examples, and therefore features, at random.
     drawn = (task, name) == ('sparse-text', 'fedvc')
     exact = pytest.approx(line[f'bytes_{way}'], rel=0.2 if drawn else 1e-6)
     assert row[f'bytes_{way}_per_client'] == exact
@@ -103,7 +103,7 @@ WIDE = {**SHAPE, 'num_classes': 2000, 'hidden_dim': 32}
 
 
 def test_a_limit_chooses_what_fits(few):
-  limit = 20_000  # All class rows have 32,000 bytes, and the encoder 13,072.
+  limit = 20_000  # All class rows have 32,000 bytes, and the encoder has 13,072.
   found = planned(WIDE, most_bytes=limit)
   by_name = {a['algorithm']: a for a in found['algorithms']}
   assert 'above the limit' in by_name['fullsoftmax']['why_not']
@@ -143,11 +143,11 @@ def test_negatives_are_as_many_as_the_limit_allows(few):
   for key in ('negatives', 'bytes_down', 'bytes_up'):
     assert of(free)[key] == line[key]
   most = planned(WIDE, most_bytes=20_000)
-  assert '--negatives=200' in of(most)['command']  # A tenth.
+  assert '--negatives=200' in of(most)['command']  # 200 negatives are a tenth of the classes.
   less = of(planned(WIDE, most_bytes=15_000))
   negatives = int(less['command'].rpartition('--negatives=')[2])
   assert 0 < negatives < 200
-  row = 4 * 4 + 8  # Sent with its id, which the request also has.
+  row = 4 * 4 + 8  # A row is sent with its id, and the request contains the id, too.
   assert 15_000 - row < less['bytes_up'] <= 15_000
 
 
@@ -182,7 +182,7 @@ def test_each_algorithm_has_the_data_of_its_network(monkeypatch):
   planner = plan.Planner('items-demo', changes)
   planner.make()
   of = {name: made.dataset.train for name, (made, _) in planner._made.items()}
-  assert of['fedss'] is of['fullsoftmax']  # Sequences.
+  assert of['fedss'] is of['fullsoftmax']  # Both use the data as sequences.
   assert len(of['fedproto'].partition.numbers) > len(of['fedss'].partition.numbers)
   alone = plan.Planner('items-demo', changes, chosen=('fedproto',)).make()
   examples = len(of['fedproto'].partition.numbers)

@@ -1,6 +1,6 @@
-"""launch.predict: on images, tables and sparse text, with scores and neighbours.
+"""`launch.predict` on images, tables and sparse text, with scores and neighbours.
 
-A run's checkpoint is its initial state, so that nothing is trained.
+The checkpoint of a run is its initial state, so tests train nothing.
 """
 
 import csv
@@ -65,7 +65,7 @@ def test_photographs_and_their_neighbours(here, capsys):
   assert rows_of('p.csv')[1][0][0].startswith('photos.zip/cat/')
   names = np.array(['cat', 'dog', 'emu'])
   assert [row[0] for row in tables[0]] == names[predicted].tolist()
-  # A copy is next to its original, and the whole gallery has no picture twice.
+  # A copy is the nearest neighbor of its original. The gallery contains no picture twice.
   one = sorted((here / 'photos' / 'dog').iterdir())[0].relative_to(here)
   shutil.copy(one, here / 'copy.jpg')
   near = {'run_dir': run, 'neighbors': 26, 'gallery': 'photos', 'output': 'n.csv'}
@@ -104,7 +104,7 @@ def test_a_table_has_the_scores_of_its_test(here):
     return prediction.run(given, run_dir=str(run), output='p.csv', **more)
 
   for file, more in (('test.csv', {}), ('test.jsonl', {'label_column': 'item'})):
-    scores = run_on(file, **more)  # The run knows the column.
+    scores = run_on(file, **more)  # The run knows the name of the column.
     assert scores['top1'] == pytest.approx(expected)
     labelled = rows_of('p.csv')[1]
   assert run_on('unlabelled.parquet') == {}
@@ -137,7 +137,7 @@ _FORMS += ['onnx'] if importlib.util.find_spec('tf2onnx') else []
 
 
 def _exports_predict_alike(run, file, top, forms=('saved_model', 'tflite')):
-  """Checks all formats that are installed against the run's own predictions."""
+  """Compares predictions of all installed export formats with predictions of the run."""
   prediction.run([file], run_dir=run, top=top, output='run.csv')
   for form in forms:
     export.run(run, f'as_{form}', form, top=top)
@@ -169,7 +169,7 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
     assert scores[name] == pytest.approx(expected[name], abs=1e-6)
   rows = rows_of('p.csv')[1]
   assert [row[0] for row in rows] == [str(i) for i in range(2, 14)]
-  # As many ids as row splits in the first, so that only their names tell them apart.
+  # In the first file, ids and row splits have equal lengths, so only their names distinguish them.
   (here / 'few.txt').write_text('0:0.5 3:1 \n5:3\n')
   for file in ('few.txt', 'test.txt'):
     _exports_predict_alike(str(run), file, 3, _FORMS)
@@ -192,7 +192,7 @@ def test_sparse_text_has_the_scores_of_its_test(here, algorithm):
 
 
 def items(here, **more):
-  """Makes a run on mine.csv, of nine users and twelve items."""
+  """Makes a run on mine.csv, with nine users and twelve items."""
   random = np.random.default_rng(0)
   frame = pd.DataFrame({'user': np.repeat([f'u{i}' for i in range(9)], 8)})
   frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
@@ -229,14 +229,14 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys, more):
     [logits] = model.head.logits(embedding, weights.class_table, None).numpy()
     best = [names[c] for c in np.argsort(-logits) if names[c] not in taken][:3]
     assert row[::2] == best
-  # Whoever has all items but one gets one; unknown items are left out and told.
+  # A user with all items except one gets this item. Unknown items are left out, with a message.
   few = [f'all,{name}' for name in names[1:]] + ['new,elsewhere']
   rows = rows_for('\n'.join(['user,item', *few]))
   assert rows[0][1::2] == [names[0], *[''] * 10]
   assert len({*rows[1][1::2]}) == 11
   told = capsys.readouterr().err
   assert 'does not know' in told and '1 user with fewer' in told
-  # One user with one item is a table, too.
+  # A table may have only one user with one item.
   [[_, *row]] = rows_for(f'user,item\nann,{names[4]}\n')
   assert sorted(row[::2]) == sorted({*names} - {names[4]})
   for given, more, word in (
@@ -252,7 +252,7 @@ def test_users_get_lists_of_items_that_they_have_not(here, capsys, more):
 @pytest.mark.slow
 @pytest.mark.parametrize('repeats', [True, False])
 def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
-  """Each user's history before its last item; also by exported files."""
+  """Predicts from each user's history before the last item, also with exported files."""
   run, found, frame, _ = items(here, **SEQUENCE, leave_out_seen=not repeats)
   if not repeats:
     frame = frame.drop_duplicates()
@@ -280,7 +280,7 @@ def test_lines_of_text_are_continued(here):
   def code(text):
     return [alphabet.index(c) for c in text]
 
-  # The context is what stands last, and what is short begins with spaces.
+  # The end of a text is its context. Short texts are padded with spaces on the left.
   contexts = ['a' * 77 + 'Oh,', 'To be or not to be '.rjust(80), 'b' * 79 + ' ']
   lines = ['aaa' + contexts[0], '', 'To be or  not to be ', 'b' * 79 + '\u00e9']
   (here / 'lines.txt').write_text('\n'.join(lines), encoding='utf-8-sig')
@@ -314,7 +314,7 @@ def test_an_exported_model_predicts_as_its_run(here, form):
   folder = here / f'as_{form}'
   with pytest.raises(errors.InputError, match='--top=3'):
     prediction.run(['photos'], model=str(folder), top=3)
-  export.run(run, 'whole', form)  # Five of three classes.
+  export.run(run, 'whole', form)  # The model asks for five of three classes.
   prediction.run(['photos'], model='whole', output='p.csv')
   assert len(rows_of('p.csv')[0]) == 1 + 2 * 3
   card = folder / 'model.json'
@@ -435,7 +435,7 @@ def test_damaged_images_are_left_out_counted_and_named(here, capsys, monkeypatch
 
   scores = predict('photos')
   _, expected = rows_of('p.csv')
-  # A whole block, and one in another.
+  # A whole block of images, and one image in another block.
   bad = [here / 'photos' / 'cat' / f'-{i}.jpg' for i in range(4)]
   for path in [*bad, here / 'photos' / 'emu' / 'z.png']:
     path.write_bytes(b'no image')
@@ -449,7 +449,7 @@ def test_damaged_images_are_left_out_counted_and_named(here, capsys, monkeypatch
     assert [row[0].split('/')[-1] for row in left_out[:4]] == [b.name for b in bad]
     assert rows[-1] == [f'{given}/emu/z.png', *[''] * (len(header) - 1)]
     assert f'5 of 32 images left out, first {given}/cat/-0.jpg' in capsys.readouterr().err
-  # Pictures are those of the images that have predictions.
+  # Pictures show only images that have predictions.
   inputs = raw_examples.read(['photos'], trained.load(run).description, size=4)
   pixels = np.concatenate([b.raw[0] for b in inputs.blocks if b.names])
   for number in (0, len(expected) - 1):
@@ -477,7 +477,7 @@ def test_grey_models_refuse_colours(here):
 
 @pytest.mark.slow
 def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
-  """With a stand-in for FAISS that finds every second point."""
+  """Uses a stand-in for FAISS that finds every second point."""
   run = photographs(here)
 
   class Half:
@@ -499,7 +499,7 @@ def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
   prediction.run(
     ['photos'], run_dir=run, neighbors=26, gallery='photos', index='hnsw', output='p.csv'
   )
-  # Of 26 others, 13 or 14 have even numbers, less the query's own.
+  # 13 or 14 of the 26 other points have even numbers, except the query itself.
   assert 'hnsw holds 0.5' in capsys.readouterr().out
   monkeypatch.setitem(sys.modules, 'faiss', None)
   with pytest.raises(errors.InputError, match='pip install'):

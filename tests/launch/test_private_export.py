@@ -1,4 +1,4 @@
-"""What a private run gives away: with and without one client it is the same."""
+"""A private run's export is the same with and without one client's data."""
 
 import json
 import os
@@ -24,7 +24,7 @@ PUBLIC = {'classes': 'classes.txt', 'feature_bounds': '-9:9', 'feature_columns':
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-  """A table of nine users, of whom the last alone has a class, and other numbers."""
+  """Writes a table of nine users. Only the last user has a certain class and other numbers."""
   monkeypatch.chdir(tmp_path)
   random = np.random.default_rng(0)
   frame = pd.DataFrame(random.normal(size=[54, 2]), columns=['a', 'b'])
@@ -45,13 +45,13 @@ def config_of(data, **changes):
 
 
 def constants(folder):
-  """Returns the constants in the graphs of a SavedModel, without its variables."""
+  """Returns the constants in the graphs of a SavedModel, except its variables."""
   content = (folder / 'saved_model.pb').read_bytes()
   [graph] = saved_model_pb2.SavedModel.FromString(content).meta_graphs
   functions = graph.graph_def.library.function
   nodes = [*graph.graph_def.node, *(n for f in functions for n in f.node_def)]
   values = [n.attr['value'].tensor for n in nodes if n.op == 'Const']
-  # Names in a checkpoint's own bookkeeping follow the order of creation.
+  # Names in the checkpoint's bookkeeping depend on the order of creation, so leave them out.
   return sorted(v.SerializeToString() for v in values if v.dtype != 7)
 
 
@@ -64,7 +64,7 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
     summary = experiment.run(config, data)
     for form in ('saved_model', 'npz'):
       folder = here / f'{data}_{form}'
-      # A process of its own: numbers in the names of TensorFlow's functions go on.
+      # Use another process, because TensorFlow numbers the names of functions in a process.
       flags = [f'--run_dir={data}', f'--output={folder}', f'--format={form}']
       command = [sys.executable, '-m', 'launch.export', *flags]
       subprocess.run(command, check=True, env=env)
@@ -74,11 +74,11 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
     graphs.append(constants(here / f'{data}_saved_model'))
     with np.load(here / f'{data}_npz' / 'model.npz') as arrays:
       shapes.append({n: arrays[n].shape for n in arrays.files})
-  # How many clients there are is public, and the epsilon follows from it.
+  # The number of clients is public, and epsilon depends on it.
   epsilons = [card['privacy'].pop('epsilon') for card in cards]
   told = [f'epsilon {epsilon:.3g}' for epsilon in epsilons]
   texts = [t.replace(e, '') for t, e in zip(texts, told, strict=True)]
-  assert len({len(text) for text in texts}) == 2  # One for each format.
+  assert len({len(text) for text in texts}) == 2  # One length for each format.
   for found in (cards, texts, names):
     assert found[:2] == found[2:]
   assert graphs[0] == graphs[1]

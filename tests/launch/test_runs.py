@@ -1,4 +1,4 @@
-"""Runs in child processes: here small programs that behave well and badly."""
+"""Runs in child processes, which are small programs here. Some of them fail."""
 
 import contextlib
 import pathlib
@@ -20,7 +20,7 @@ def made(tmp_path, count=3):
 
 
 def run_all(runs, program, jobs=1):
-  """Runs `program`, Python code that gets its run's place as argument."""
+  """Runs `program`, Python code that gets the value `a` of its run as argument."""
 
   def arguments(run, shared):
     return ['-c', program, str(run.values['a'])]
@@ -140,7 +140,7 @@ time.sleep(100)
   ids=['ctrl-c', 'term', 'stubborn', 'kill'],
 )
 def test_signals_leave_no_process(tmp_path, number, program, grace, status):
-  # As in a background job of a script, SIGINT is ignored, unless it is tried.
+  # SIGINT is ignored, as in a script's background job, unless the test sends it.
   code = f"""
 import os, signal, sys
 ignored = {number != signal.SIGINT}
@@ -161,7 +161,7 @@ os.execv(sys.executable, [sys.executable, '-c', {_SWEEP!r}, *sys.argv[1:]])
   direct = psutil.Process(sweep.pid).children()
   sweep.send_signal(number)
   assert sweep.wait(30) == status
-  # Nobody ends what is below a killed run; TFF's worker ends by itself.
+  # If the sweep is killed, its grandchildren continue. TFF's worker ends by itself.
   expected = direct if number == signal.SIGKILL else below
   _, alive = psutil.wait_procs(expected, timeout=10)
   for process in below:

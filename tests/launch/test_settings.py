@@ -1,4 +1,4 @@
-"""Flags and presets: checked, in effect before TensorFlow is imported."""
+"""Flags and presets are checked, and take effect, before TensorFlow is imported."""
 
 import re
 
@@ -23,7 +23,7 @@ def test_the_cache_folder_may_be_chosen(tmp_path, cache_folder):
 
 SMALL = '--task=glyphs --algorithm=fedss'
 OWN = 'train --algorithm=fedavg'
-# A command line, and a word of the sentence with which it is refused at once.
+# A command line, and a part of the error message, which must come at once.
 REFUSED = (
   ('train --algorithm=fedss', '--task is missing: glyphs'),
   ('train --task=glyphs', '--algorithm is missing: fedavg'),
@@ -53,7 +53,7 @@ REFUSED = (
   (f'train {SMALL} --num_classes=20 --negatives=30', 'than the 20 classes'),
   (f'train {SMALL} --task=cifar10 --negatives=10', 'than the 10 classes'),
   (f'train {SMALL} --virtual_clients=64', '--virtual_client_size'),
-  # One's own data.
+  # The user's own data.
   (f'{OWN} --task=images', '--data_dir is missing'),
   (f'{OWN} --task=sparse-text', '--data_dir is missing'),
   (f'{OWN} --task=images --data_dir=a --split=iid:0', 'such as --split=iid:100'),
@@ -84,7 +84,7 @@ def test_bad_flags_are_one_sentence(line, expected):
 
 
 def test_every_number_of_a_run_has_bounds():
-  """Values that wrap an int32, overflow a float32, or are nan are refused."""
+  """Values that overflow int32 or float32, and nan, are errors."""
   bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}
   for parameter in [*algorithms.HYPERPARAMETERS.values(), *tasks.OPTIONS.values()]:
 
@@ -145,7 +145,7 @@ def value(told, name):
 @pytest.mark.parametrize(
   ('line', 'expected'),
   [
-    # A rate that depends on another flag, and the flag itself.
+    # A learning rate that depends on another flag, and this flag.
     (
       f'{SMALL} --client_optimizer=adam',
       {'client_optimizer': 'adam', 'client_learning_rate': '0.001'},
@@ -153,7 +153,7 @@ def value(told, name):
     ('--algorithm=fedss --client_optimizer=adam', {'client_learning_rate': '0.001'}),
     (f'{SMALL} --eval_every=7', {'eval_every': '7', 'checkpoint_every': '7'}),
     ('--task=glyphs --rounds=8', {'checkpoint_every': '10', 'rounds': '8'}),
-    # The task's, no more than classes allow.
+    # The task's default, limited by the number of classes.
     (f'{SMALL} --task=cifar10', {'negatives': '5'}),
     ('--task=images --algorithm=fedavg', {'image_size': '0'}),
   ],

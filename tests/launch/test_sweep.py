@@ -1,4 +1,4 @@
-"""`launch.sweep`: bad input, what is run again, its table, and an interrupted one."""
+"""`launch.sweep`: wrong input, repeated runs, its table, and an interrupted sweep."""
 
 import csv
 import dataclasses
@@ -131,7 +131,7 @@ def test_missing_data_are_told_once_and_nothing_is_started(tmp_path):
 
 @pytest.fixture
 def planned(tmp_path):
-  """Returns two runs and their common settings; the first one is finished."""
+  """Returns two runs and their common settings. The first run is finished."""
   given = {'rounds': 20}
   runs = sweep_lib.plan('glyphs', 'fedss', given, [{'negatives': n} for n in (2, 5)], [0], tmp_path)
   _finish(runs[0])
@@ -151,7 +151,7 @@ class FakeChild:
 
 @pytest.fixture
 def started(monkeypatch):
-  """Lets runs end at once, by their place in `failing` badly; () -> their arguments."""
+  """Ends runs at once, and lets those in `failing` fail. Returns the arguments of the runs."""
   found, failing = [], {}
 
   def run_all(waiting, arguments_of, jobs):
@@ -189,7 +189,7 @@ def test_failures_are_told_with_the_time_left(tmp_path, started, capsys):
   said = capsys.readouterr().out
   assert 'negatives=3 seed 0: failed: no memory' in said
   assert 'finished 2 of 3, about 30 s left: negatives=4' in said
-  # Side by side each run takes its share of the cores.
+  # Runs in parallel share the cores.
   assert all('--client_threads=4' in each for each in arguments)
   assert '--client_threads=4' not in runs_lib.arguments_of(runs[0], {'client_threads': 1}, 4)
 
@@ -197,7 +197,7 @@ def test_failures_are_told_with_the_time_left(tmp_path, started, capsys):
 def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
   runs, given = planned
   other = sweep_lib.plan('glyphs', 'fedss', {'rounds': 21}, [{'negatives': 2}], [0], tmp_path)
-  assert not runs_lib.is_finished(other[0])  # More rounds go on.
+  assert not runs_lib.is_finished(other[0])  # With more rounds, the run continues.
   run = dataclasses.replace(runs[0], config={**runs[0].config, 'eval_every': 3})
   with pytest.raises(errors.InputError, match='eval_every was 10 and is 3'):
     sweep_lib.sweep([run], {}, tmp_path, 0, None)
@@ -206,14 +206,14 @@ def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
     pytest.raises(errors.InputError, match=r'another process .* --output'),
   ):
     sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  lock.lock(tmp_path, 'output').close()  # The sweep has released it.
-  # Other data end it as soon as a run has ended.
+  lock.lock(tmp_path, 'output').close()  # The sweep has released the lock.
+  # If a run has other data, the sweep stops when this run ends.
   _change_config(runs[0], data={'examples': 60})
   points = [{'negatives': n} for n in (2, 5, 7)]
   runs = sweep_lib.plan('glyphs', 'fedss', given, points, [0], tmp_path)
   with pytest.raises(errors.InputError, match='examples was 60 and is None'):
     sweep_lib.sweep(runs, given, tmp_path, 0, None)
-  assert len(started[0]) == 1  # And not the third.
+  assert len(started[0]) == 1  # The third run is not started.
   assert not (tmp_path / 'sweep.md').exists()
 
 
@@ -223,7 +223,7 @@ def _change_config(run, **changes):
 
 
 def made(root, points, seeds=(0, 1)):
-  """Returns finished runs; `points`: (values, top-1), None for a failed run."""
+  """Returns finished runs. `points` are (values, top-1); None means that the run failed."""
   runs = []
   for values, top1 in points:
     for seed in seeds:
@@ -265,7 +265,7 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
   names[2] += ' *'
   assert [line.split('  ')[0] for line in lines[2:6]] == names
   assert '50.5 ± 0.7' in lines[4]
-  # A mean over the seeds that did not fail would be the best.
+  # The mean over the seeds that did not fail would be the best.
   assert '90' not in lines[5]
   failed = 'lr=0.1 m=8 seed 0 failed: no update was finite'
   assert failed in lines and failed in (tmp_path / 'sweep.md').read_text()
@@ -284,12 +284,12 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
 def test_runs_on_different_data_are_refused(swept, tmp_path):
   for run in swept[:6]:
     _change_config(run, data={'examples': 60, 'train_checksum': 'a'})
-  runs_lib.check_data(swept)  # Those without a directory have no data yet.
+  runs_lib.check_data(swept)  # Runs without a directory have no data yet.
   _change_config(swept[3], data={'examples': 60, 'train_checksum': 'b'})
   with pytest.raises(errors.InputError, match=r'm=4/seed0 and .*m=8/seed1.*was a and is b;'):
     sweep_lib.write(swept[:6], {}, tmp_path, None)
   assert not (tmp_path / 'sweep.md').exists()
-  # Options, such as the classes of procedural data, change the data.
+  # Options change the data, such as the number of classes of procedural data.
   _change_config(swept[3], options={'num_classes': 7})
   runs_lib.check_data(swept)
 
@@ -299,14 +299,14 @@ def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path):
     return sweep_lib.write(swept[:6], {}, tmp_path, metric)
 
   assert 'fedss lr=0.1 m=4 *' in write('top1:0.3')
-  for metric in ('top1:0.9', 'mcc', 'mcc:0.5'):  # Nobody reached or measured these.
+  for metric in ('top1:0.9', 'mcc', 'mcc:0.5'):  # No run reached or measured these targets.
     assert '*' not in write(metric)
     assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
   failures = {run.folder: f'reason of seed {run.seed}' for run in swept}
   with pytest.raises(errors.InputError, match='reason of seed 0'):
     sweep_lib.write(swept, failures, tmp_path / 'none', None)
   assert not (tmp_path / 'none').exists()
-  # Texts and one seed are drawn.
+  # Values may be text, and there may be one seed.
   points = [({'server_optimizer': name}, 0.4) for name in ('sgd', 'adam')]
   runs = made(tmp_path / 'texts', points, seeds=(0,))
   assert '±' not in sweep_lib.write(runs, {}, tmp_path, 'map@10')
@@ -330,7 +330,7 @@ SMALL = (
   '--eval_every=20',
   '--server_optimizer=sgd',
   '--seeds=0,1',
-  # With the second, no client's update stays finite.
+  # With the second value, no client's update stays finite.
   '--grid=client_learning_rate:0.01,2e9',
 )
 
@@ -382,7 +382,8 @@ def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
   assert again.returncode == 0, said
   assert '4 runs in' in said
   assert '1 of them finished' in said
-  assert said.count("dropped every client's update") == 4  # 2 runs, the table.
+  # Two runs, each in the log and in the table.
+  assert said.count("dropped every client's update") == 4
   assert (first / 'summary.json').stat().st_mtime_ns == written
   files = ['sweep.csv', *(f'{first.parent.name}/{s.name}/metrics.csv' for s in (first, second))]
   for file in files:

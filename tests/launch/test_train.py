@@ -1,4 +1,4 @@
-"""launch.train from the command line: it runs, resumes, is exact, small and stops well."""
+"""`launch.train` from the command line: it runs, resumes, is exact and small, and stops well."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.launch import light
 from tff_xc.measure import catalog
 
 SMALL = ('--task=glyphs', '--algorithm=fedss', '--negatives=5', '--clients_per_round=3')
-# Clients keep states, some are lost, and the server's bounds move.
+# Clients keep states, some clients leave rounds, and the server adapts its bounds.
 MOON = (
   *small_data.SPARSE_WORDS,
   '--algorithm=moon',
@@ -24,7 +24,7 @@ MOON = (
   '--robust_aggregation=zeroing+clipping',
   '--eval_every=5',
 )
-# Sequences whose features are class rows; a round is chosen by validation.
+# Sequences whose features are class rows. The validation score selects the best round.
 ITEMS = (
   '--task=items-demo',
   '--algorithm=scaffold',
@@ -47,7 +47,7 @@ def call(run_dir, *flags):
 
 
 def rounds_done(run_dir) -> int:
-  """Counts the lines after the heading and that of the initial model."""
+  """Counts the lines after the heading and the line of the initial model."""
   file = run_dir / 'metrics.csv'
   return file.read_text().count('\n') - 2 if file.exists() else 0
 
@@ -64,13 +64,13 @@ def test_a_run_leaves_its_files_a_row_a_round_and_what_crossed(tmp_path):
   assert [int(r['round']) for r in rows] == list(range(11))
   assert all(None not in r and None not in r.values() for r in rows)
   assert [int(r['round']) for r in rows if r['top1'] != 'nan'] == [0, 4, 8, 10]
-  # The initial model has scores and no cell of a round.
+  # The row of the initial model has scores, and no values of a round.
   empty = {name for name, cell in rows[0].items() if cell == ''}
   assert empty == {name for name in rows[0] if name in catalog.ROUND}
   summary = json.loads((run_dir / 'summary.json').read_text())
   assert summary['final']['top1'] == float(rows[-1]['top1'])
-  # A client holds its own classes and five negatives. A row has 64 floats; ids
-  # are sent twice, and one weight once.
+  # A client has the rows of its own classes and of five negatives. A row has 64 floats. Ids are
+  # sent twice, and a weight is sent once.
   held = summary['class_rows_requested_mean']
   down = 4 * (288 + 3 * 9216 + 256 + 288 * 64 + 64) + held * 64 * 4
   assert summary['bytes_down_per_client_round'] == pytest.approx(down)
@@ -78,7 +78,7 @@ def test_a_run_leaves_its_files_a_row_a_round_and_what_crossed(tmp_path):
 
 
 def stopped_by(signal_number, flags, run_dir, after):
-  """Starts a run, signals it after a row of metrics; returns its output."""
+  """Starts a run, sends it a signal after some rows of metrics, and returns its output."""
   quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.PIPE}
   running = subprocess.Popen(command(run_dir, *flags), cwd=light.ROOT, text=True, **quiet)
   deadline = time.monotonic() + 200
@@ -94,7 +94,7 @@ def stopped_by(signal_number, flags, run_dir, after):
 @pytest.mark.slow
 @pytest.mark.parametrize(('flags', 'rounds'), [(SMALL, 12), (MOON, 200), (ITEMS, 200)])
 def test_kill_9_and_ctrl_c_and_resumes_give_the_same_digits(flags, rounds, tmp_path):
-  """Also if the kill cut a line short and damaged the newest checkpoint."""
+  """The kill also cuts a line of metrics.csv and damages the newest checkpoint."""
   run_dir, whole = tmp_path / 'killed', tmp_path / 'whole'
   flags = (*flags, f'--rounds={rounds}', '--checkpoint_every=2')
   call(whole, *flags)
@@ -106,7 +106,7 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_digits(flags, rounds, tmp_p
   newest = max(int(p.stem.removeprefix('round_')) for p in checkpoints.glob('round_*'))
   file = checkpoints / f'round_{newest}.npz'
   os.truncate(file, file.stat().st_size // 2)
-  # The resumed run is interrupted, with the row that it resumed from there.
+  # Interrupt the resumed run after the row from which it resumed.
   status, said = stopped_by(signal.SIGINT, flags, run_dir, after=killed + 1)
   assert f'round {newest} is damaged' in said
   assert (checkpoints / 'damaged' / file.name).is_file()
@@ -117,9 +117,9 @@ def test_kill_9_and_ctrl_c_and_resumes_give_the_same_digits(flags, rounds, tmp_p
   doubling.assert_same_arrays(run_dir, whole)
 
 
-# -- minutes: memory --
+# -- Tests that take minutes: memory. --
 
-# The graphs are there by then, and nearly all clients have been decoded.
+# After the warm-up, the graphs exist, and nearly all clients are decoded.
 _WARM_UP, _ROUNDS, _WINDOW = 50, 550, 100
 _MOST_GROWTH_MIB = 16
 
@@ -136,7 +136,7 @@ def test_500_rounds_add_nothing_to_the_memory(tmp_path, algorithm):
     try:
       while run.poll() is None:
         done = rounds_done(run_dir)
-        if _WARM_UP <= done < _ROUNDS:  # Afterwards it draws the curves.
+        if _WARM_UP <= done < _ROUNDS:  # After these rounds, the run draws its curves.
           mib = psutil.Process(run.pid).memory_info().rss / 2**20
           samples.append((done, mib))
         time.sleep(0.2)
@@ -152,7 +152,7 @@ def test_500_rounds_add_nothing_to_the_memory(tmp_path, algorithm):
 
 @pytest.mark.slow
 def test_a_round_of_the_size_of_amazoncat_fits_4_gb(tmp_path):
-  """13,330 labels, 203,882 features, 4,096 clients, 512 numbers a row."""
+  """The size is 13,330 labels, 203,882 features, 4,096 clients, and 512 numbers per row."""
   given = command(
     tmp_path / 'run',
     '--task=sparse-words',

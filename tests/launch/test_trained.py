@@ -1,4 +1,4 @@
-"""`launch.trained`: the model of a run, read without its data."""
+"""`launch.trained` reads the model of a run without its data."""
 
 import json
 import shutil
@@ -45,7 +45,7 @@ def equal(a, b):
 
 @pytest.mark.slow
 def test_the_weights_are_those_that_are_evaluated(here, rounds):
-  """Also of class rows that wait for momentum updates, as FedSS's do."""
+  """This includes class rows with delayed momentum updates, as in FedSS."""
   changes = {'server_optimizer': 'sgd', 'server_momentum': 0.9, 'rounds': 4}
   config = configuration.resolve('glyphs', 'fedss', {**_GLYPHS, **changes})
   experiment.assemble({**config, 'checkpoint_every': 1}).run('run')
@@ -111,7 +111,7 @@ def test_damage_is_told_in_a_sentence(glyphs, here, capsys):
       trained.load(str(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 100e6  # Bytes, before it is refused.
+    assert peak < 100e6  # In bytes, before the file is refused.
     assert '\n' not in str(e.value)
 
 
@@ -165,11 +165,11 @@ def test_the_default_round_is_the_one_that_validation_chose(monkeypatch, capsys)
   monkeypatch.setattr(checkpoints, 'kept', lambda path: [1, 2, 3])
   by_validation = of('ndcg@10_validation')
   assert trained._round(by_validation, trained.CHOSEN) == 1
-  # The test chooses nothing that is not asked for.
+  # A score on the test set selects a round only if the user asks for it.
   for by in ('', 'hit@10'):
     assert trained._round(of(by), trained.CHOSEN) is None
   assert trained._round(of('hit@10'), trained.BEST) == 2
-  # Round 1 is best, but has no checkpoint: the best one that has is taken, and that is said.
+  # Round 1 is best but has no checkpoint. The best round with a checkpoint is used, with a message.
   monkeypatch.setattr(checkpoints, 'kept', lambda path: [2, 3])
   assert trained._round(by_validation, trained.CHOSEN) == 2
   assert 'the model of round 2 is taken' in capsys.readouterr().err

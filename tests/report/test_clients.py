@@ -30,7 +30,7 @@ def test_a_row_for_each_part_and_group():
   assert len(groups) == 4
   assert groups[0].startswith('- 12 to ')
   assert sum(int(found[name][0]) for name in groups) == 10
-  assert not [name for name in found if 'classes' in name]  # All have three.
+  assert not [name for name in found if 'classes' in name]  # All clients have three classes.
 
 
 def test_before_and_after_stand_side_by_side_in_a_window():

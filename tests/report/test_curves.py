@@ -1,4 +1,4 @@
-"""Pictures: their data, and that they are drawn at all."""
+"""The data of pictures, and whether pictures are drawn."""
 
 import matplotlib.figure
 import matplotlib.image
@@ -8,7 +8,7 @@ import pytest
 from tests.report import fake_runs
 from tff_xc.report import curves, methods, pictures, run_files, tables
 
-# Of the `runs` fixture, in the order of its runs.
+# The methods of the fixture `runs`, in the order of its runs.
 FEDSS, FULL, CENTRALIZED = 0, 3, 4
 
 
@@ -21,7 +21,7 @@ def plot_compare(frame, path, *more, **named):
 
 
 def collect(tmp_path, *runs):
-  """Returns new runs; each is its algorithm and what it is made of."""
+  """Returns new runs, each from its algorithm and the arguments of `write_run`."""
   folder = tmp_path / 'made' / str(len(runs))
   return tables.collect(
     [
@@ -42,7 +42,7 @@ def band(frame, *args):
 
 
 def test_bands_are_means_and_sample_stds_over_what_was_spent(runs):
-  runs[1].metrics.loc[3, 'top1'] = np.nan  # Round 4.
+  runs[1].metrics.loc[3, 'top1'] = np.nan  # The score of round 4.
   frame = tables.collect(runs)
   found, spent = band(frame, 'top1'), band(frame, 'top1', 'bytes')
   assert found.index.tolist() == found['x'].tolist() == [2, *range(6, 21, 2)]
@@ -66,8 +66,8 @@ def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
   of_three = 100 * np.mean(fake_runs.TOP1), 100 * np.std(fake_runs.TOP1, ddof=1)
   assert points[FEDSS] == pytest.approx([109 * 64, *of_three])
   assert points[FULL] == pytest.approx([964 * 64, 60, np.nan], nan_ok=True)
-  assert np.isnan(points[CENTRALIZED][0])  # Nothing is sent.
-  assert not curves.points(tables.collect(runs[:4]))  # All the same.
+  assert np.isnan(points[CENTRALIZED][0])  # Centralized training sends no messages.
+  assert not curves.points(tables.collect(runs[:4]))  # All values of x are equal.
 
 
 def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
@@ -88,18 +88,18 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert other.points['mean'][0] == pytest.approx(75)
   [absolute] = curves.points(frame)
   assert absolute.points['mean'][0] == pytest.approx(60)
-  # Centralised training, and a run that has no skew, leave a gap.
+  # Centralized training, and a run without skew, have no points.
   others = [('fedprox', {}), ('centralized', {'rows': None, 'emd': 1.0})]
   more = collect(tmp_path, *made, *others)
   [panel] = curves.points(more, reference)
   assert panel.points['x'].notna().tolist() == [True] * 3 + [False] * 2
-  # A line joins runs of equal hyper-parameters.
+  # A line joins runs with equal hyperparameters.
   ax = matplotlib.figure.Figure().subplots()
   curves.draw_points(ax, panel)
   [joined] = [line for line in ax.lines if line.get_label() == 'FedAvg']
   assert joined.get_color() == methods.colour('fedavg')
   assert joined.get_xdata().tolist() == [0.28, 1.8]
-  # And of those at their best values of a grid.
+  # A line also joins runs whose searched settings have the best values.
   rates = ((0.281, 0.1), (1.8, 0.01))
   best = [('fedavg', skewed(e, client_learning_rate=r)) for e, r in rates]
   tuned = collect(tmp_path / 'tuned', *best)
@@ -120,7 +120,7 @@ def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs, suffix):
   assert paths[0].read_bytes() == paths[1].read_bytes()
   start = {'.png': b'\x89PNG', '.pdf': b'%PDF'}[suffix]
   assert paths[0].read_bytes().startswith(start)
-  if suffix == '.png':  # Three panels side by side, and not a blank picture.
+  if suffix == '.png':  # The picture has three panels side by side, and is not blank.
     height, width, _ = read(paths[0]).shape
     assert width > 2 * height
     assert read(paths[0]).std() > 0.01
@@ -195,6 +195,6 @@ def test_what_is_level_in_all_runs_has_no_panel(runs):
   assert 'MAP@10' in titles(curves.compare_figure(frame))
   runs[0].metrics.loc[runs[0].metrics['map@10'].notna(), 'map@10'] = 0.25
   assert 'MAP@10' not in titles(curves.compare_figure(frame))
-  # Somebody asked for it.
+  # The score gets a panel because the caller asks for it.
   [ax] = curves.compare_figure(frame, ['map@10']).axes
   assert (ax.get_title(), ax.get_ylabel()) == ('', 'MAP@10 %')

@@ -1,4 +1,4 @@
-"""Names and colours of methods."""
+"""Names and colors of methods."""
 
 import pytest
 

@@ -40,7 +40,7 @@ def test_pdf_and_svg_lie_beside_it_with_text_and_without_dates(tmp_path):
   assert '>A $title_</text>' in text
   assert 'date' not in text.lower()
   pdf = (tmp_path / 'a.pdf').read_bytes()
-  assert b'/FontFile2' in pdf  # A TrueType font, whose text can be searched.
+  assert b'/FontFile2' in pdf  # The text of a TrueType font can be searched.
   assert b'/Type3' not in pdf
 
 

@@ -1,4 +1,4 @@
-"""Reading a run's files, whole and damaged."""
+"""Reads complete and damaged files of runs."""
 
 import os
 
@@ -21,7 +21,7 @@ def test_a_run_is_read_with_nan_for_empty_cells(tmp_path):
   np.testing.assert_array_equal(run.metrics[[*fake_runs.COLUMNS]], wanted)
   (path / 'summary.json').unlink()
   (path / 'metrics.csv').write_text(lines[0] + '\n')
-  run = run_files.read_run(path)  # Not finished.
+  run = run_files.read_run(path)  # The run has not finished.
   assert run.summary is None
   assert run.metrics.empty
 

@@ -1,4 +1,4 @@
-"""Pictures of a split of any size."""
+"""Pictures of splits of any size."""
 
 import matplotlib.image
 import numpy as np

@@ -1,4 +1,4 @@
-"""Methods of runs and their labels; tables over seeds, and their three forms."""
+"""Methods of runs and their labels, and tables over seeds in three formats."""
 
 import csv
 import dataclasses
@@ -17,7 +17,7 @@ FEDSS = 'fedss negatives=80 correction=negatives'
 
 
 def read(tmp_path, *runs):
-  """Returns runs; each is the name of a new directory and what it is made of."""
+  """Returns runs. Each argument is the name of a new directory and arguments of `write_run`."""
   return [run_files.read_run(fake_runs.write_run(tmp_path / name, **keys)) for name, keys in runs]
 
 
@@ -26,7 +26,7 @@ def labels(runs):
 
 
 def build(runs, *args, **kwargs):
-  """Returns the table of runs, by its labels."""
+  """Returns the table of runs, by label."""
   frame = tables.collect(runs)
   return tables.build(frame, *args, **kwargs).set_index('algorithm', drop=False)
 
@@ -65,7 +65,7 @@ def test_methods_are_everything_but_the_seed(runs):
       {'algorithm': 'fullsoftmax', 'server_momentum': 0.9},
       'posonly server_momentum=0.5, fullsoftmax server_momentum=0.9',
     ),
-    # A configuration without the key differs from one with any value of it.
+    # If a configuration lacks a key, it differs from a configuration with any value of it.
     (
       {'row_renormalize': False},
       {'algorithm': 'fullsoftmax'},
@@ -94,10 +94,10 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, runs):
   ):
     with pytest.raises(errors.InputError, match=message):
       tables.collect([*runs, more])
-  runs[0].config['rounds'] = 30  # summary.json is of 20 rounds.
+  runs[0].config['rounds'] = 30  # summary.json has 20 rounds.
   with pytest.raises(errors.InputError, match='f0 has not finished its 30'):
     tables.collect(runs)
-  # One that waited for a better round has finished, unless it would wait longer.
+  # A run that stopped early has finished, unless its patience is increased.
   runs[0].summary['stopped_after'] = 3
   runs[0].config['early_stopping_patience'] = 3
   assert len(tables.collect(runs[:1])) == 1
@@ -113,19 +113,19 @@ B = A | {'examples': 60, 'labels': 'dd'}
 @pytest.mark.parametrize(
   ('others', 'expected'),
   [
-    (  # More seeds on the same data, and on data with other labels.
+    (  # More seeds with the same data, and with data that have other labels.
       [('fedss', 1, A, {}), ('fedss', 2, A | {'labels': 'cc'}, {})],
       {'fedss data.labels=aa': 2, 'fedss data.labels=cc': 1},
     ),
-    (  # The first difference is named, also between algorithms.
+    (  # The label names the first difference, also between algorithms.
       [('posonly', 0, B, {})],
       {'fedss data.examples=40': 1, 'posonly data.examples=60': 1},
     ),
-    (  # Other options imply other data; one message is enough.
+    (  # Other options give other data. The label names only one difference.
       [('fedss', 1, B, {'num_classes': 9})],
       {'fedss': 1, 'fedss num_classes=9': 1},
     ),
-    # A run of a version that did not record the data.
+    # The run's version did not record the data.
     ([('fedss', 1, {}, {})], {'fedss data.examples=40': 1, 'fedss': 1}),
     ([('posonly', 0, {}, {})], {'fedss': 1, 'posonly': 1}),
   ],
@@ -154,7 +154,7 @@ def test_means_and_sample_std(runs):
   assert row['seconds_per_round_mean'] == pytest.approx(0.6)
   assert row['bytes_down_mean'] == 100_000 + 256 * 109
   assert row['bytes_down_std'] == 0
-  # What one seed lacks, or all.
+  # Some scores are missing in one seed, others in all seeds.
   assert np.isnan(row[['map@r_mean', 'train_top1_mean']].astype(float)).all()
   assert table.loc['posonly', 'top1_mean'] == 0.09
   assert np.isnan(table.loc['posonly', 'top1_std'])
@@ -183,7 +183,7 @@ def test_sorted_by_the_metric_chosen_and_unmeasured_last(runs, monkeypatch):
     run.summary['final']['top1'] = None
   assert names(build(runs))[-1] == 'fullsoftmax'
   runs[0].summary['final'] = dict.fromkeys(runs[0].summary['final'])
-  text = tables.to_text(build(runs[:1]))  # Without any score.
+  text = tables.to_text(build(runs[:1]))  # The runs have no scores.
   assert 'fedss' in text
   assert 'nan' not in text
 
@@ -192,7 +192,7 @@ def test_text_is_aligned_and_markdown_has_its_cells(runs):
   table = build(runs)
   lines = tables.to_text(table).splitlines()
   assert len({len(line) for line in lines}) == 1
-  assert 'train top-1' not in lines[0]  # No run has it.
+  assert 'train top-1' not in lines[0]  # No run has this score.
   of = {line.split()[0]: line for line in lines}
   [fedss] = [line for line in lines if 'correction=negatives' in line]
   assert '50.0 ± 3.0' in fedss and '128 kB' in fedss
@@ -225,7 +225,7 @@ def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
   assert sorted(kept + [c for c in left_out if c]) == sorted(every)
   assert 'top-1 %' in kept
   assert text.startswith(whole) == (width == 5000)
-  # The metric that rows are sorted by is the last to be left out.
+  # The metric by which rows are sorted is left out last.
   text = tables.to_text(table, width=width, metric='ndcg@5')
   assert 'nDCG@5 %' in text.splitlines()[0]
 
@@ -252,13 +252,13 @@ def test_csv_is_exact_and_is_read_again(runs, tmp_path):
 
 
 def test_rounds_to_a_target_over_seeds(runs):
-  """Seeds that did not reach it are told; there is no mean without them."""
+  """The table names seeds that did not reach the target. There is no mean without them."""
   seeds, alone = runs[:3], runs[5]
   for run, rises in zip(seeds, (8, 12, 20), strict=True):
     run.metrics['top1'] = np.where(run.metrics['round'] >= rises, 0.5, 0.1)
     run.metrics['map@10'] = np.where(run.metrics['round'] >= 2 * rises, 0.5, 0)
   alone.metrics['top1'] = 0.6
-  # One stopped early: nobody knows of later rounds.
+  # One run stopped early, so later rounds are unknown.
   seeds[1].config['rounds'] = seeds[1].summary['rounds'] = 18
   seeds[0].config['target'] = 'top1:0.4'
   frame = tables.collect([*seeds, alone], ['a', 'a', 'a', 'b'])
@@ -284,16 +284,16 @@ def test_sorted_by_rounds_to_a_target_or_refused(runs):
   for run, rises in zip(runs[:6], (8, 12, 40, 40, 40, 18), strict=True):
     run.metrics['top1'] = np.where(run.metrics['round'] >= rises, 0.5, 0.1)
   found = [label.split()[0] for label in build(runs, 'top1:0.4').index]
-  # FullSoftmax's one seed reached it, and not every seed of FedSS.
+  # The only seed of FullSoftmax reached the target. Not every seed of FedSS reached it.
   assert found.index('fullsoftmax') < found.index('fedss')
   told = r'p@1:0.1.*have top1, .*top1:0.4'
   with pytest.raises(errors.InputError, match=told):
     build(runs, targets=targets.parse('top1:0.4,p@1:0.1'))
-  # Of the targets that the runs were trained with, a column stays empty.
+  # If runs have a target whose score is missing, its column is empty.
   runs[0].config['target'] = 'p@1:0.1'
   table = build(runs, 'top1:0.4')
   assert {row['rounds_to_p@1:0.1_by_seed'] for row in rows_of(table)} == {''}
-  # Of two that missed it, the one that fewer seeds missed.
+  # If two methods missed the target, the one with fewer missing seeds comes first.
   for run in runs[:3]:
     run.metrics['top1'] = 0.1
   assert build(runs, 'top1:0.4').index[-1] == FEDSS
@@ -308,10 +308,10 @@ def test_a_score_at_a_budget_is_a_column(runs):
   assert row['top1@rounds:10_std'] == pytest.approx(np.std(at, ddof=1))
   text = tables.to_text(table)
   assert 'top-1 % at 10 rounds' in text
-  # A budget that no run reached is shown as well: it was asked for.
+  # A budget that no run reached is also shown, because the caller asked for it.
   assert 'top-1 % at 999 rounds' in text
   assert printed(table, FEDSS, 'top1@rounds:999') == '–'
-  # Of rows that are sorted by a target, it is the target's score.
+  # If rows are sorted by a target, the score of this target is shown.
   assert 'map@10@rounds:10_mean' in build(runs, 'map@10:0.1', budgets=some)
 
 
@@ -343,7 +343,7 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
     'MiB sent down until then',
   ]
   of = {line[0]: line[3:] for line in lines}
-  assert of['fullsoftmax'] == ['–', '–', '–']  # It chose none.
+  assert of['fullsoftmax'] == ['–', '–', '–']  # This run selected no best round.
   assert of[FEDSS] == ['15 ± 7', '50.0 ± 14.1', '15 ± 7']
   assert tables.column('p@1@100').heading == 'P@1 % after 100 rounds'
   with pytest.raises(errors.InputError, match='no scores of round 9'):
@@ -353,7 +353,7 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
 def test_volatility_is_the_deviation_over_the_last_evaluations(runs):
   metrics = pd.DataFrame({'round': range(1, 25), 'top1': [0.5] * 24})
   metrics.loc[20:, 'top1'] = [0.4, np.nan, 0.6, np.nan]
-  # 22 were evaluated, of which 3 are the last tenth: 50, 40 and 60 %.
+  # 22 rounds were evaluated. The last tenth are 3 rounds, with 50, 40 and 60 %.
   steady = metrics.assign(top1=0.5, **{'map@10': metrics['top1']})
   run, other = (
     dataclasses.replace(of, metrics=each) for of, each in ((runs[0], metrics), (runs[5], steady))
@@ -386,5 +386,5 @@ def test_the_best_of_each_column_is_marked_and_all_that_look_like_it(runs):
   assert f'{shown}*' in text
   assert '**50.0 ± 1.0**' in tables.to_markdown(table, mark=True)
   assert '*' not in tables.to_text(table) + tables.to_markdown(table)
-  table['top1_mean'] = 0.5  # Nothing is better than the others.
+  table['top1_mean'] = 0.5  # No score is better than the others.
   assert '50.0 ± 1.0*' not in tables.to_text(table, mark=True)

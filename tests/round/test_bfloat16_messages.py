@@ -112,9 +112,7 @@ def a_client(made):
   ],
 )
 def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
-  """Weights that the client has from the start are exact. Sent rows are changes of the server's
-  rows.
-  """
+  """Weights that the client has from the start are exact. Sent rows are changes."""
   made = registered.algorithm(name, **given, **ROUNDED)
   exact = made.without_part('compression')
   client, whole, held = a_client(made)

@@ -119,9 +119,7 @@ def change(name, clients=CLIENTS, seed=7, **given):
 
 @pytest.mark.parametrize('name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)])
 def test_a_client_sends_two_levels_of_one_bit(name):
-  """The levels belong to the client's rows and tensors, also if it sends rows instead of
-  changes.
-  """
+  """Checks each row and tensor, also for clients that send rows instead of changes."""
   clients = CLIENTS[:1]
   plain = change(name, clients)
   found = change(name, clients, compression='quantize', compression_bits=1)

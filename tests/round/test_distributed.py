@@ -120,9 +120,7 @@ def test_without_noise_it_is_the_plain_sum_and_nothing_else_is_seen():
 
 @pytest.mark.slow
 def test_clients_share_the_noise_of_the_sum():
-  """With fewer clients there is less noise. A client that crashed in training also adds its
-  share.
-  """
+  """Fewer clients add less noise. A client whose training failed also adds its share."""
   process = process_lib.build_process(made(dp_noise_multiplier=2.0, dp_clip=0.5), 7)
   silent = process_lib.build_process(made(dp_noise_multiplier=0.0, dp_clip=0.5), 7)
   initial = process.initialize()

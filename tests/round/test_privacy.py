@@ -128,7 +128,7 @@ def noise_at(momentum, time):
 
 @pytest.mark.parametrize('momentum', [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
 def test_deferred_noise_is_a_sum_over_all_steps(momentum):
-  """Its increments are independent standard normal numbers, equal for rows and velocities."""
+  """Its increments are independent standard normals, and rows and velocities have equal ones."""
   steps = []
   before = np.zeros_like(noise_at(momentum, 1))
   for time in range(1, 18):

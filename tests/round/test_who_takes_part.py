@@ -82,9 +82,7 @@ def test_more_features_than_announced_fail_likewise():
 
 
 def test_own_classes_of_examples_not_drawn_are_no_negatives():
-  """The set P_k contains all classes of the client, so the three negatives are all other
-  classes.
-  """
+  """P_k contains all classes of the client, so the three negatives are all other classes."""
   process = fedss.build_fedss(model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings())
   client = labelled(SOUND, [0, 0, 1, 2])
   drawn = client._replace(x=client.x[:2], labels=client.labels[:2])

@@ -19,7 +19,8 @@ from tff_xc import errors
 from tff_xc.runtime import registry, worker
 
 _ROOT = pathlib.Path(__file__).parents[2]
-# A child forks this process, because imports take seconds. It writes to a file and then waits.
+# This program forks after its imports, which take seconds. One of the two processes ends. The
+# other process writes to a file and keeps running.
 _CHILD = """
 import os, sys, time
 import numpy as np

@@ -1,4 +1,4 @@
-"""Configurations: what a task, an algorithm and changes give together."""
+"""Configurations: the settings that follow from a task, an algorithm and changes."""
 
 import ast
 
@@ -12,7 +12,7 @@ from tff_xc.report import run_files
 COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
 ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
 ONE_LABEL |= {'fedrs', 'fedlc', 'fedproto', 'logit_adjustment'}
-# Tasks of one's own data need a name; others have a default.
+# Tasks with the user's own data need a path. Other tasks have a default.
 MINE = {'data_dir': 'mine'}
 LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
   'faces-celeba',
@@ -41,7 +41,7 @@ def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
 
 @pytest.mark.parametrize(('name', 'rounds'), [('cifar10', 10_000), ('cifar100', 20_000)])
 def test_cifar_has_the_published_rates(name, rounds):
-  """Hsu, Qi and Brown (arXiv:2003.08082), section 6.5 and fig. 8."""
+  """Compares with Hsu, Qi and Brown (arXiv:2003.08082), section 6.5 and fig. 8."""
   config = run_files.flat(configuration.resolve(f'{name}-dirichlet', 'fedavgm'))
   expected = {'client_learning_rate': 0.01, 'batch_size': 64}
   expected |= {'weight_decay': 4e-4, 'local_epochs': 1, 'num_clients': 100}
@@ -237,7 +237,7 @@ def test_defaults_of_items_follow_the_network():
   assert of(local_epochs=1)['hyperparameters']['local_epochs'] == 1
   assert of(encoder='bag')['hyperparameters']['local_epochs'] == 3
   assert of(tie_items=False)['hyperparameters']['local_epochs'] == 1
-  # Not rates of another server, and no epochs beside steps.
+  # Learning rates of other server optimizers do not apply, and steps replace epochs.
   of_sgd = of(server_optimizer='sgd')['hyperparameters']
   assert of_sgd['server_learning_rate'] == 1.0
   assert of(local_steps=3)['hyperparameters']['local_steps'] == 3

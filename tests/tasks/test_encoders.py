@@ -1,4 +1,4 @@
-"""--encoder: which networks tasks of images take, and what is refused."""
+"""--encoder: the networks that tasks of images accept, and errors."""
 
 import numpy as np
 import pandas as pd
@@ -85,7 +85,7 @@ def test_each_encoder_takes_the_images(own):
     weights = encoder.init(seed), encoder.init_non_trainable(seed)
     found, _ = encoder.apply(*weights, x, False, None)
     assert found.shape == [2, 3]
-  # Initial weights of one's own network are the same again.
+  # The user's network has the same initial weights again.
   again = encoders.build(options, shape).init(None)['000/kernel']
   np.testing.assert_array_equal(again, encoder.init(None)['000/kernel'])
 

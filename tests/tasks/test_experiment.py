@@ -1,4 +1,4 @@
-"""Experiments: what a configuration assembles from data, and how it runs."""
+"""Experiments: the objects that a configuration creates from data, and their runs."""
 
 import types
 
@@ -60,7 +60,7 @@ def test_a_file_of_class_probabilities_is_read_before_the_data(tmp_path):
       configuration.resolve('glyphs', 'fedir', given)
   path.write_text('class,probability\n9,1\n')
   configuration.resolve('glyphs', 'fedir', given)
-  # Photographs name classes that only the data know.
+  # Only the data know the class names of photographs.
   path.write_text('class,probability\nQuercus robur,1\n')
   given = {'importance_weights': str(path)}
   configuration.resolve('landmarks-user-160k', 'fedir', given)
@@ -100,7 +100,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(in_process, built
   assert (straight['local_batches'][1:] == 8 / 4).all()
   run(2, 'resumed')
   pd.testing.assert_frame_equal(run(4, 'resumed')[1], straight)
-  # p is of the run, as the data are.
+  # The class probabilities belong to the run, like the data.
   target.write_text('class,weight\n1,1\n')
   with pytest.raises(errors.InputError, match='a file that has changed since'):
     run(6, 'resumed')
@@ -189,7 +189,7 @@ def test_more_metrics_are_measured_or_refused(in_process):
 
 
 def test_the_prior_of_classes_is_that_of_training_examples_alone():
-  """Tests of users are in the same pool."""
+  """The pool also contains the test examples of users."""
   users, taken = np.int32([0, 0, 0, 1, 1, 1]), np.int32([0, 1, 2, 0, 1, 3])
   found = items.Histories(users, taken, np.arange(6.0), [*'ab'], [*'ijkl'])
   dataset = items.federated('mine', found, items.Options())
@@ -209,7 +209,7 @@ def test_training_warns_of_few_visits(changes, warned):
   given = {**SMALL, 'clients_per_round': 2, **changes}
   found = experiment.assemble(configuration.resolve('features', 'fedss', given))
   assert any('participates in' in text for text in found.warnings) == warned
-  task = tasks.get('glyphs-landmarks')  # Whose paper has so few rounds.
+  task = tasks.get('glyphs-landmarks')  # The paper of this task has so few rounds.
   config = {'rounds': task.rounds, 'options': task.option_values()}
   of_paper = {'clients_per_round': task.clients_per_round}
   many = types.SimpleNamespace(sizes=np.ones(10**6))

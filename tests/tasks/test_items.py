@@ -1,4 +1,4 @@
-"""Runs on histories of items: what they train, resume and evaluate."""
+"""Runs on histories of items: training, resuming and evaluating."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('in_process')
 
 
 def run(path, algorithm='fedss', **changes):
-  """Trains; returns the summary and metrics.csv without times."""
+  """Trains. Returns the summary, and metrics.csv without times."""
   config = configuration.resolve('items-demo', algorithm, {**TINY, **changes})
   summary = experiment.assemble(config, run_dir=str(path)).run(str(path))
   metrics = pd.read_csv(path / 'metrics.csv')
@@ -40,7 +40,7 @@ def test_a_run_that_stops_ends_as_one_that_does_not(tmp_path, network):
 @pytest.mark.slow
 @pytest.mark.parametrize('network', [SEQUENCE, BAG])
 def test_a_run_starts_from_another_ones_last_round(tmp_path, network):
-  """Its features are class rows, which come along."""
+  """The features use class rows, which are copied, too."""
   _, source = run(tmp_path / 'source', rounds=3, **network)
   path = str(tmp_path / 'source')
   _, found = run(tmp_path / 'run', **network, start_from=path)
@@ -117,7 +117,7 @@ def test_algorithms_train_items_that_have_one_row(tmp_path, algorithm, changes, 
 
 @pytest.mark.slow
 def test_a_step_on_a_history_is_the_mean_over_its_items():
-  """With all other items as negatives, the loss is that of the softmax over all."""
+  """All other items are negatives, so the loss is the softmax over all items."""
   how = {**SEQUENCE, 'dropout': 0.0, 'negatives': 39, 'rounds': 1, 'local_epochs': 1}
   config = configuration.resolve('items-demo', 'fedss', {**TINY, **how})
   made = experiment.assemble(config)
@@ -129,7 +129,7 @@ def test_a_step_on_a_history_is_the_mean_over_its_items():
   for client in cohort:
     for number, y in enumerate(client.labels):
       a, b = client.x.row_splits[number : number + 2]
-      order = np.argsort(client.x.values[a:b])  # The oldest first.
+      order = np.argsort(client.x.values[a:b])  # From the oldest to the newest item.
       items = np.append(client.x.ids[a:b][order], y)
       x = sparse.SparseFeatures(
         np.int32([0, len(items) - 1]),

@@ -1,4 +1,4 @@
-"""The LEAF tasks: TurboSVM-FL's settings, and small files through a round."""
+"""The LEAF tasks: TurboSVM-FL's settings, and rounds on small files."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from tests.datasets.leaf import (
   tff_on_disk,
 )
 
-# TurboSVM-FL, Table 8 and code: rates of clients, of FedAdam's server and of the
-# logits, batch size, least examples of a user.
+# From TurboSVM-FL, Table 8 and code: learning rates of clients, of FedAdam's server and of the
+# logits, batch size, and the minimum number of examples of a user.
 SETTINGS = {
   'femnist': (0.1, 1e-3, 1e-2, 64, 64),
   'celeba': (1e-3, 1e-3, 1e-2, 8, 8),
@@ -30,7 +30,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def write(name, folder):
-  """Writes the files of a task; returns its number of clients."""
+  """Writes the files of a task. Returns its number of clients."""
   if name.endswith('-tff'):
     of_tff = name.removesuffix('-tff')
     tff_on_disk.write_hdf5(folder, of_tff, tff_sets.CONTENT[of_tff]())
@@ -111,7 +111,7 @@ def test_a_sample_of_the_users_is_told(order, tmp_path, monkeypatch):
 def test_no_more_is_read_than_the_names(tmp_path):
   on_disk.write(tmp_path / 'femnist/all_data/a.json', {'f1': ([], [])})
   with open(tmp_path / 'femnist/all_data/a.json', 'a') as file:
-    file.truncate(2**40)  # A hole, which takes no space.
+    file.truncate(2**40)  # The file is extended with a hole, which takes no space on the disk.
   task = registry.get('femnist')
   assert found.part(task, str(tmp_path)) == '1 of 3,550 users'
 

@@ -1,4 +1,4 @@
-"""What is in one's own data, and what a run would find there."""
+"""The user's own data: their properties, and the settings of a run on them."""
 
 import re
 
@@ -15,9 +15,9 @@ from tff_xc import errors, files, memory
 from tff_xc.experiment import same_run
 from tff_xc.measure import client_scores
 
-# Enough for a plan.
+# Algorithms that are enough for a plan.
 SOME = ['fedavg', *(name for rule in advice.RULES for name in rule.use)]
-# A task, its data, what flags say of them, and (examples, classes, test, clients).
+# A task, its data, the flags about the data, and (examples, classes, test examples, clients).
 RUNS = [
   (
     'images',
@@ -73,7 +73,7 @@ def test_a_plan_has_what_a_run_would_find(
   assert tuple(data[n] for n in names) == found
   with pytest.raises(errors.InputError, match='absent'):
     plan(test_file='absent', test_fraction=0.0)
-  if name == 'images':  # Which may have a sample of the test.
+  if name == 'images':  # Images may have a sample of the test.
     assert plan(test_examples=3)['data']['test_examples'] == 3
     given = {'split': 'class'}
     with pytest.raises(errors.InputError, match='no test part'):
@@ -144,7 +144,7 @@ def test_a_default_number_of_clients_fits(tmp_path):
   assert found.config['hyperparameters']['clients_per_round'] == 3
   assert any('all 3 clients' in warning for warning in found.warnings)
   files.write_json(tmp_path / 'config.json', found.config)
-  same_run.check_config(tmp_path, config)  # Before the data are read.
+  same_run.check_config(tmp_path, config)  # This check comes before the data are read.
   default = config['hyperparameters']['clients_per_round']
   with pytest.raises(errors.InputError, match='clients_per_round'):
     same_run.check_config(tmp_path, text_run(path, clients_per_round=default))
@@ -226,7 +226,7 @@ def contents(pool, numbers):
 def test_clients_have_test_examples_that_are_held_out(
   name, make, data_dir, given, tmp_path, monkeypatch
 ):
-  """One way for all data and splits; who trains on what is not changed by it."""
+  """All data and splits work alike. Held-out examples do not change the training clients."""
   make(tmp_path)
   monkeypatch.chdir(tmp_path)
   if given.get('split') == 'made':

@@ -1,4 +1,4 @@
-"""Published tables: their experiments exist here."""
+"""Published tables, whose experiments exist in this repository."""
 
 import csv
 import dataclasses
@@ -24,7 +24,7 @@ def test_every_row_is_an_experiment_of_this_package(found):
     assert scores <= {*task.metrics}
 
 
-# Checksums of rows as they were compared with the papers: settings, and numbers.
+# Checksums of rows that we compared with the papers: settings and numbers.
 CHECKED = {
   'turbosvm-fl/table2': 0x9769D4A6,
   'turbosvm-fl/table3': 0xFC165764,
@@ -96,7 +96,7 @@ table1,small,1,glyphs,fedss,rounds=0.1|1.0;crop=x|y,top1,,1,,
     {'top1': None},
   ]
   assert [row.changes for row in rows] == [
-    {'rounds': 9, 'negatives': 5},  # It takes no hash_tables.
+    {'rounds': 9, 'negatives': 5},  # The algorithm has no setting hash_tables.
     {'rounds': 9, 'shuffle': False, 'crop': 'scale'},
     {'rounds': 9, 'client_learning_rate': 1e-5},
     {'rounds': 9},
@@ -117,13 +117,13 @@ def test_rows_and_claims_of_all_sizes(found):
   forms = [*found.forms.values()]
   for form in (found.forms.get('small'), found.forms.get('real')):
     for row in form.rows if form else ():
-      # The small ones are always there.
+      # The data of small forms are always available.
       assert (tasks.get(row.task).find is None) == (form is found.forms.get('small'))
       assert 'rounds' in row.changes
   for _, rows, claims, _ in forms:
     labels = table.labels(rows)
     of = dict(zip(labels, rows, strict=True))
-    assert [of[label] for label in labels] == [*rows]  # Equal ones alone.
+    assert [of[label] for label in labels] == [*rows]  # Only equal rows have equal labels.
     best = [r._replace(changes=table.without(r.changes, found.best_over)) for r in rows]
     for claim in claims:
       assert claim.pairs(best), claim
@@ -147,7 +147,7 @@ def test_results_are_chosen_by_name_paper_or_all():
     chosen('fedmlh/table99')
   with pytest.raises(errors.InputError, match="'x': there are all, fedss, "):
     chosen('x')
-  # Comparisons of our own are no part of all.
+  # `all` does not include our own comparisons.
   assert chosen('methods/few') == ['methods/few']
   assert chosen('methods') == [n for n in registry.KNOWN if 'methods/' in n]
 
@@ -201,17 +201,17 @@ def test_a_figure_of_two_tables_has_their_claims_as_far_as_it_has_rows():
   own = {'relative_top1:0.9', 'relative_map@10:0.9'}
   assert metrics(figure.form('paper')) == {'top1', 'map@10', *own}
   assert metrics(figure.form('small')) == {'top1', 'map@10', *own}
-  assert not metrics(registry.TABLES['fedss/fig4'].form('small'))  # Of FedSS alone.
+  assert not metrics(registry.TABLES['fedss/fig4'].form('small'))  # The figure shows only FedSS.
   row = table.Row('glyphs', 'fedss', {'top1@rounds:9': None})
   assert table.has_metric('top1:0.5', [row])
   assert not table.has_metric('map@10', [row])
 
 
-# -- formulas: their cells are data, and follow from sizes --
+# -- Formulas: their cells are data, and follow from sizes. --
 
 
 def formula(name):
-  """Returns the rows of a formula by their columns."""
+  """Returns the rows of a formula, by column."""
   heading, *rows = registry.RESULTS[name].cells
   return [dict(zip(heading, row, strict=True)) for row in rows]
 
@@ -221,7 +221,7 @@ def number(text):
 
 
 def assert_equal(row, value, digits):
-  """The computed cell is the value, and 'equal' says whether it is as published."""
+  """Checks the computed cell, and that 'equal' compares it with the published value."""
   assert row['computed'] == f'{value:.{digits}f}'
   if (printed := row['published']) != '–':
     decimals = len(printed.partition('.')[2])
@@ -229,7 +229,7 @@ def assert_equal(row, value, digits):
 
 
 def parameters(features, hidden, outputs):
-  """Returns the weights and biases of a network with two hidden layers."""
+  """Returns the number of weights and biases of a network with two hidden layers."""
   first, second = (features + 1) * hidden, (hidden + 1) * hidden
   return first + second + (hidden + 1) * outputs
 
@@ -247,7 +247,7 @@ def test_fedmlhs_sizes_follow_from_its_networks(name):
     found, sizes = by_paper[row['set']], []
     for algorithm in ('fedavg', 'fedmlh'):
       size = bytes_of(found, algorithm)
-      if name == 'table4':  # Of four clients, until the best round.
+      if name == 'table4':  # The table has the bytes of four clients until the best round.
         size *= 4 * getattr(found, f'{algorithm}_rounds')
       sizes.append(size)
     value = sizes[0] / sizes[1]
@@ -274,7 +274,7 @@ def test_fedmlhs_tables_are_the_tasks():
 def test_turbosvms_rates_and_networks():
   for name in ('table5', 'table6', 'table7'):
     [row] = formula(f'turbosvm-fl/{name}')
-    value = eval(row['formula'].replace('·', '*'))  # One of our texts.
+    value = eval(row['formula'].replace('·', '*'))  # The formula is a text of this repository.
     assert row['computed'] == row["the paper's code"] == f'{value:,}'
   algorithms_ = {
     'clients': ('fedavg', 'client_learning_rate'),
@@ -296,7 +296,7 @@ def test_the_share_of_the_class_table_has_the_printed_digits():
   for row in rows:
     n, d = number(row['n']), number(row['d'])
     sent = 0 if row['|S|'] == '–' else number(row['|S|'])
-    # Derived from the printed 3.38 %; and MobileNetV3 with a linear layer to d.
+    # 3,710,000 follows from the printed 3.38 %. Our MobileNetV3 has a linear layer to d.
     encoders = {'computed': 3_710_000, 'of our MobileNetV3': 2_971_952 + 961 * d}
     for column, encoder in encoders.items():
       share = 100 * n * d / (encoder + n * d) * (1 - sent / n)
@@ -310,12 +310,12 @@ def test_fig_4_compares_scores_at_bytes_that_both_methods_reach():
   def rounds(name):
     return budget.number // (4 * bytes_of(eurlex, name))
 
-  assert (rounds('fedmlh'), rounds('fedavg')) == (29, 18)  # As its notes say.
+  assert (rounds('fedmlh'), rounds('fedavg')) == (29, 18)  # The numbers are in the table's notes.
   assert min(row.changes['rounds'] for row in found.form('small').rows) >= 29
 
 
 def test_the_reproduction_matrix_is_whole():
-  """Every table and figure of the five papers has a name (specification, 7)."""
+  """Every table and figure of the five papers has a name (specification, section 7)."""
   numbers = {
     'fedss': (4, 10),
     'fedaws': (4, 0),

@@ -1,4 +1,4 @@
-"""The papers' photographs: their settings, and what is said where files are missing."""
+"""The papers' photographs: their settings, and messages if files are missing."""
 
 import shutil
 
@@ -20,7 +20,7 @@ def resolve(task, algorithm='fedss', **changes):
 
 
 def split(folder, ids, retrieval):
-  """Writes a split of images `CLASS/NAME`, two users."""
+  """Writes a split of the images `CLASS/NAME` for two users."""
   folder.mkdir(parents=True)
 
   def of(name):
@@ -55,7 +55,7 @@ VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
 @pytest.mark.parametrize(
   ('task', 'algorithm', 'of_clients', 'more'),
   [
-    # Rate, batch, clients a round, rounds, epochs, weight decay.
+    # Learning rate, batch size, clients per round, rounds, epochs, weight decay.
     (
       'landmarks-user-160k',
       'fedss',
@@ -72,7 +72,7 @@ VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
     ('gld23k', 'fedir', (), {'importance_weights': 'train'}),
     ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5), V2),
     ('inaturalist-geo-3k', 'fedvc', (), VIRTUAL),
-    # Its classes are balanced.
+    # The classes of this data set are balanced.
     ('inaturalist-user-120k', 'fedir', (), {'importance_weights': 'uniform'}),
     ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0), {**V3, **MOMENTUM}),
     ('imagenet21k', 'fedss', (0.001, 32, 64, 25_000, 1, 0.0), {**V3}),
@@ -131,7 +131,7 @@ def test_published_files_are_taken_where_no_split_was_made(tmp_path):
 
 
 def test_landmarks_as_distributed_are_trained_on(tmp_path):
-  """A folder of tars with a/b/c/ID.jpg, and TFF's split file."""
+  """The data are a folder of tars with a/b/c/ID.jpg, and TFF's split file."""
   ids, folder = [f'{i:016x}' for i in range(12)], tmp_path / 'landmarks'
   (folder / 'images').mkdir(parents=True)
   for part in range(2):
@@ -154,7 +154,7 @@ def test_landmarks_as_distributed_are_trained_on(tmp_path):
   assert len(dataset.train.client_ids) == 3
   assert isinstance(model.head, heads.CosineHead)
   x, _ = dataset.train.examples(dataset.train.client_ids[0])
-  assert x.shape == (3, 16, 16, 3)  # 8/7 of 14, to be cropped.
+  assert x.shape == (3, 16, 16, 3)  # The side is 8/7 of 14, because training crops the images.
   assert model.encoder.example_spec.shape == x.shape[1:]
   _, linear = task.load(str(tmp_path), {**options, 'logits': 'linear'})
   assert isinstance(linear.head, heads.LinearHead)
@@ -209,7 +209,7 @@ def test_the_whole_path(tmp_path, in_process):
     given = {'virtual_client_size': 32, 'encoder': 'mobilenet_v2'}
     summary = run('fedavgm', trained, trainable=trained, **given)
     sent[trained] = summary['bytes_up_per_client_round']
-  # 6 classes and the layer from 1,280 to 64, of 2.3 million parameters.
+  # 6 classes, and the layer from 1,280 to 64, of 2.3 million parameters.
   expected = 4 * (6 * 64 + 1281 * 64)
   assert sent['bottleneck'] == pytest.approx(expected, rel=0.01)
   assert sent['all'] > 20 * expected

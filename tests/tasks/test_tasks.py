@@ -64,7 +64,7 @@ def test_each_class_of_glyphs_may_have_a_client():
     return [{*train.labels(client).tolist()} for client in train.client_ids]
 
   assert held(consecutive_classes=True) == [{c} for c in range(10)]
-  assert len(set().union(*held())) < 10  # Each draws its own.
+  assert len(set().union(*held())) < 10  # Each client draws its own classes.
 
 
 def test_options_of_glyphs_reach_the_data():
@@ -79,7 +79,7 @@ def test_options_of_glyphs_reach_the_data():
   labels = labels_of(dataset)
   assert (model.num_classes, len(labels)) == (10**6, 7)
   assert (len(labels[0]), len(set(labels[0]))) == (9, 4)
-  # Clients may differ in size.
+  # Clients may have different numbers of classes.
   ends = {'classes_least': 2, 'classes_most': 40}
   labels = labels_of(task.load('', options_of(task, **ends)).dataset)
   classes = [len(set(each)) for each in labels]
@@ -88,7 +88,7 @@ def test_options_of_glyphs_reach_the_data():
   assert max(map(len, labels)) > 5 * min(map(len, labels))
   with pytest.raises(errors.InputError, match='--classes_most=0: the mean, '):
     task.load('', options_of(task, classes_least=2))
-  # Any number of unseen classes is retrieved.
+  # Retrieval works for any number of unseen classes.
   task = registry.get('glyphs-retrieval')
   dataset, model = task.load('', options_of(task, retrieval_classes=5))
   assert set(dataset.retrieval.labels) == set(range(5))
@@ -160,7 +160,7 @@ def test_multi_label_sets_from_the_real_files(data_dir, name, classes, features,
   assert model.encoder.example_spec.num_features == features
   assert task.metrics_of(dataset, tiny.model())[:3] == ('p@1', 'p@3', 'p@5')
   assert all(len(set(dataset.train.labels(c))) == 1 for c in dataset.train.client_ids)
-  # The P@1 of always answering the commonest label of the clients.
+  # This is the P@1 of a model that always predicts the clients' most frequent label.
   counts = np.bincount(dataset.train.owned_labels()[1])
   assert round(dataset.test.labels[:, counts.argmax()].mean(), 4) == commonest
 

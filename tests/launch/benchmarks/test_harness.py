@@ -1,4 +1,4 @@
-"""Interleaved passes, wrong results, the report, and contenders' processes."""
+"""Benchmarks: interleaved passes, wrong results, the report, and contenders' processes."""
 
 import os
 import pathlib
@@ -28,11 +28,12 @@ FAKE = harness.Benchmark(
 
 
 class Machine:
-  """Contenders (name, seconds of its rounds, loss) that only pretend, on two cores."""
+  """Simulates two cores and contenders (name, seconds of its rounds, loss)."""
 
   def __init__(self, monkeypatch, *contenders, foreign=()):
     self.now, self.foreign, self.order = 0.0, 0.0, []
-    self.later = dict(enumerate(foreign))  # What others use in each round of all.
+    # The processor time of other processes in each successive round.
+    self.later = dict(enumerate(foreign))
     monkeypatch.setattr(os, 'cpu_count', lambda: 2)
     monkeypatch.setattr(time, 'monotonic', lambda: self.now)
     monkeypatch.setattr(harness, 'cpu_seconds', lambda: (self.now + self.foreign, self.now))
@@ -43,7 +44,7 @@ class Machine:
 
 
 class Fake:
-  """A contender whose rounds take the times given, over and over."""
+  """A contender whose rounds take the given times in turn."""
 
   def __init__(self, machine, name, seconds, loss=1.0):
     self.machine, self.name, self.seconds, self.loss = machine, name, seconds, loss
@@ -67,7 +68,7 @@ class Fake:
 
 
 def test_ratios_are_of_passes_in_which_each_runs_once(monkeypatch):
-  # The machine slows down by ten in every second pass; the ratio does not.
+  # In every second pass, the machine is ten times slower, and the ratio stays the same.
   slow = ('b', [2.0, 20.0, 2.0, 30.0], 1.05)
   machine = Machine(monkeypatch, ('a', [1.0, 10.0]), slow)
   found = machine.measure(12)
@@ -84,7 +85,7 @@ def test_ratios_are_of_passes_in_which_each_runs_once(monkeypatch):
 
 def test_a_disturbed_pass_is_dropped_and_repeated(monkeypatch):
   both = ('a', [1.0]), ('b', [1.0])
-  # 15 % of 2 cores x 2 s are 0.6 s; two rounds of each warm up.
+  # 15 % of 2 cores x 2 s are 0.6 s. Each contender has two rounds to warm up.
   found = Machine(monkeypatch, *both, foreign=[9.0, 9.0, 9.0, 9.0, 0.7, 0.0, 0.5]).measure(3)
   assert (found['passes'], found['dropped'], found['warnings']) == (3, 1, [])
   found = Machine(monkeypatch, both[0], foreign=[0.0, 0.0, 0.0] + 10 * [9.0]).measure(3)

@@ -10,7 +10,7 @@ NAME = 'fedmlh/table3'
 
 
 def number(text):
-  """Returns a number as papers print it; None for '–'."""
+  """Returns a number as papers print it, or None for '–'."""
   value, _, std = text.strip('–').partition('±')
   return table.Number.read(value.strip('>'), std, '>' in value)
 
@@ -37,13 +37,13 @@ TABLE = table.PaperTable(
 
 
 def finish(run, top1):
-  """Writes a run that has finished with this top-1."""
+  """Writes a finished run with this top-1."""
   fake_runs.write_run(run.folder, top1=top1)
   (run.folder / 'config.json').write_text(json.dumps(run.config))
 
 
 def line(**cells):
-  """Returns the line of a CSV with these cells."""
+  """Returns a CSV line with these cells."""
   of = {'table': 'fig1', 'scale': 'paper', 'metric': 'top1', **cells}
   return lines_lib._line([str(of.get(n, '')) for n in lines_lib.COLUMNS])
 

@@ -41,7 +41,7 @@ def told(*lines, **more):
 @pytest.mark.parametrize(
   ('low', 'high', 'expected'),
   [
-    # 2 standard errors: 2 * sqrt(1 / 3 + 1 / 3) = 1.63.
+    # 2 standard errors are 2 * sqrt(1 / 3 + 1 / 3) = 1.63.
     ((50, 1), (51.7, 1), judge.AGREES),
     ((50, 1), (51.6, 1), judge.UNDECIDED),
     ((51.6, 1), (50, 1), judge.UNDECIDED),
@@ -54,7 +54,7 @@ def test_two_standard_errors_tell_an_order(low, high, expected):
   pair = (line('a', '40', low[0], low[1]), line('b', '60', high[0], high[1]))
   assert told(*pair) == [expected]
   assert told(*reversed(pair)) == [expected]
-  # Fewer than three seeds tell none.
+  # With fewer than three seeds, no pair is decided.
   few = judged(pair[0], {**pair[1], 'seeds': 2}, scale='small')
   assert [order.told for order in few.orders] == [judge.UNDECIDED]
   assert few.verdict == VERDICTS.UNDECIDED
@@ -65,13 +65,13 @@ def test_two_standard_errors_tell_an_order(low, high, expected):
   ('low', 'high', 'metric', 'is_ordered'),
   [
     ('40', '42', 'top1', False),
-    ('63.9', '65.9', 'top1', False),  # In floats it is more than 2.
+    ('63.9', '65.9', 'top1', False),  # In floating point, the difference is above 2.
     ('40', '42.1', 'top1', True),
     ('40±3', '45.9', 'top1', False),
     ('40±3', '46.1', 'top1', True),
     ('100', '109', 'top1:0.7', False),
     ('100', '112', 'top1:0.7', True),
-    # A bound has an order only with a number below it.
+    # A bound such as '>20000' can be ranked only against numbers below it.
     ('9005', '>20000', 'top1:0.7', True),
     ('>20000', '39236', 'top1:0.7', False),
     ('>20000', '>50000', 'top1:0.7', False),
@@ -81,14 +81,14 @@ def test_pairs_that_the_paper_orders(low, high, metric, is_ordered):
   pair = [line(n, p, 1, metric=metric) for n, p in (('a', low), ('b', high))]
   assert bool(told(*pair)) == is_ordered
   others = [line('a', low, 1), line('b', high, 1, task='sop')]
-  assert not told(*others)  # Of two tasks.
+  assert not told(*others)  # Rows of different tasks are not compared.
 
 
 @pytest.mark.parametrize(
   ('low', 'high', 'expected'),
   [
     ('20', '>60', judge.AGREES),
-    ('80', '>60', judge.UNDECIDED),  # It may have needed any number of more.
+    ('80', '>60', judge.UNDECIDED),  # The number behind the bound may be larger than 80.
     ('>60', '20', judge.DISAGREES),
     ('>60', '80', judge.UNDECIDED),
     ('>60', '>60', judge.UNDECIDED),
@@ -130,15 +130,16 @@ def test_the_best_seed_stands_for_the_printed_one_and_means_tell_orders():
   pair = line('a', '40', 50, 0), line('b', '60', 51, 3)
   assert told(*pair) == [judge.UNDECIDED]  # 2 * 3 / sqrt(3) = 3.5.
   assert told(*pair, best(90)) == [judge.UNDECIDED]
-  # One run of a deviation of 3.
+  # A single run with standard deviation 3.
   _, high = (small_table.line(**each) for each in pair)
   assert not judge.is_equal(high, 66.1)
   assert judge.is_equal(high, 66.0)
-  # It is no row that a claim or a pair could be of, and none that is missing.
+  # The reference line belongs to no claim or pair, and does not count as missing.
   assert 'not measured' not in judged(*pair, best(56.1)).why
 
 
-LOW, HIGH = (50, 54, 58), (51, 55.5, 58.5)  # 1 more, by a seed of 0.5 to 1.5.
+# The mean difference is 1, and the differences of seeds are 0.5 to 1.5.
+LOW, HIGH = (50, 54, 58), (51, 55.5, 58.5)
 
 
 def seeds_line(row, published, values, changes='', seeds=(0, 1, 2), **more):
@@ -151,11 +152,11 @@ def seeds_line(row, published, values, changes='', seeds=(0, 1, 2), **more):
 @pytest.mark.parametrize(
   ('low', 'high', 'expected'),
   [
-    # 2 standard errors of the differences are 0.58, of the means 6.3.
+    # 2 standard errors are 0.58 for the differences, and 6.3 for the means.
     ({}, {}, judge.AGREES),
     ({'values': HIGH}, {'values': LOW}, judge.DISAGREES),
     ({'changes': 'server_learning_rate=0.5'}, {}, judge.AGREES),
-    # They draw other clients, or have other data, or other seeds.
+    # These rows have other clients in each round, other data, or other seeds.
     ({}, {'changes': 'virtual_client_size=128'}, judge.UNDECIDED),
     ({}, {'changes': 'clients_per_round=4'}, judge.UNDECIDED),
     ({}, {'changes': 'num_clients=50'}, judge.UNDECIDED),
@@ -206,7 +207,7 @@ def test_gains_of_rows_that_draw_alike_are_compared_seed_by_seed():
     ('45.9', True, False),
     ('46.1', True, True),
     ('45.9', False, True),
-    # Its deviation is known.
+    # The published standard deviation is known.
     ('45.9±1', True, False),
     ('46.1±4', True, False),
   ],
@@ -239,11 +240,11 @@ def test_a_claim_may_be_of_the_share_of_good_settings():
   thin = grid(2, (30, 5, 5, 5), (30, 28, 5, 5), (30, 5, 5, 5))
   claim = table.Claim('Wider', 'top1', 'a skew=1', 'a skew=2', over='region')
   [order] = judged(*wide, *thin, claims=(claim,)).orders
-  # Shares of 75, 75 and 75 %, and of 25, 50 and 25 %.
+  # The shares are 75, 75 and 75 %, and 25, 50 and 25 %.
   assert (order.here, order.told) == ('+41.7', judge.AGREES)
   [order] = judged(*thin, *wide, claims=(claim._replace(high='a skew=2', low='a skew=1'),)).orders
   assert order.told == judge.DISAGREES
-  # Without values of the seeds it is not known how far they differ.
+  # Without the values of single seeds, the deviation of the difference is unknown.
   without = [{**each, 'by_seed': ''} for each in (*wide, *thin)]
   assert told(*without, claims=(claim,)) == [judge.UNDECIDED]
 
@@ -273,21 +274,21 @@ OTHER = line('a', '40', 30, 0), line('b', '60', 20, 0)
   ('lines', 'scale', 'verdict'),
   [
     (SAME, 'paper', VERDICTS.REPRODUCED),
-    (SAME, 'small', VERDICTS.SHAPE),  # Of other data, it is chance.
+    (SAME, 'small', VERDICTS.SHAPE),  # On other data, equal numbers are chance.
     (LATER, 'paper', VERDICTS.SHAPE),
     (OTHER, 'paper', VERDICTS.NOT),
-    # Something has no number, or was not measured.
+    # A row without a published number, and rows that were not measured.
     ((*SAME, line('c', '', 5)), 'paper', VERDICTS.SHAPE),
     ((*SAME, line('c', '50')), 'paper', VERDICTS.NOT_RUN),
     ((*OTHER, line('c', '50')), 'paper', VERDICTS.NOT),
-    # Nothing has an order.
+    # No pair of rows has an order.
     ((line('a', '40', 41),), 'paper', VERDICTS.REPRODUCED),
     ((line('a', '40', 41, seeds=1),), 'paper', VERDICTS.UNDECIDED),
     ((line('a', '40', 50),), 'paper', VERDICTS.NOT),
     ((line('a', '40', 50),), 'small', VERDICTS.UNDECIDED),
     ((line('a', '40'),), 'paper', VERDICTS.NOT_RUN),
     ((), 'paper', VERDICTS.NOT_RUN),
-    # Half of the pairs are not most: two of three agree, one does.
+    # Half of the pairs is not a majority. Here, two of three agree, or one of three.
     ((*LATER, line('c', '80', 30, 0)), 'paper', VERDICTS.SHAPE),
     (NOISY, 'paper', VERDICTS.UNDECIDED),
   ],
@@ -299,7 +300,7 @@ def test_verdicts(lines, scale, verdict):
 @pytest.mark.parametrize(
   ('few', 'expected'),
   [
-    # Four rows' errors: 2 * sqrt(4 / 3) = 2.31.
+    # The errors of four rows give 2 * sqrt(4 / 3) = 2.31.
     (13.4, judge.AGREES),
     (13.3, judge.UNDECIDED),
     (8.6, judge.DISAGREES),
@@ -312,7 +313,7 @@ def test_a_claim_may_be_of_gains_over_a_method(few, expected):
   ]
   claim = table.Claim('More', 'top1', 'fedir k=2', 'fedir k=9', over='fedavg')
   assert told(*lines, claims=(claim,)) == [expected]
-  # Without the row that it is over, nothing is told.
+  # Without the row in `over`, the claim is undecided.
   assert told(*lines[1:], claims=(claim,)) == [judge.UNDECIDED]
 
 
@@ -322,7 +323,7 @@ def test_a_claim_may_be_of_gains_over_a_method(few, expected):
     (35, 0, VERDICTS.SHAPE),
     (25, 0, VERDICTS.NOT),
     (30, 0, VERDICTS.UNDECIDED),
-    # Level: not 3 points below.
+    # A claim that rows are level: the row is not 3 points below.
     (28, -3, VERDICTS.SHAPE),
     (27, -3, VERDICTS.UNDECIDED),
     (26, -3, VERDICTS.NOT),
@@ -336,12 +337,12 @@ def test_every_claim_of_the_paper_must_hold(high, least, verdict):
   assert found.orders[-1].says.startswith('Ahead (abstract)')
   # The title of the picture.
   assert judge.finding(found) == ('Ahead' if verdict == VERDICTS.SHAPE else '')
-  # Also where all values are the published ones; it has no number.
+  # The same holds if all values equal the published values. The claim has no published number.
   claim = table.Claim('Behind (abstract)', 'top1', 'a', 'b', -20)
   for least, verdict in ((-21, VERDICTS.REPRODUCED), (-19, VERDICTS.NOT)):
     both = (claim._replace(least=least),)
     assert judged(*SAME, claims=both).verdict == verdict
-  # Of rows that flags left out nothing is claimed.
+  # A claim about rows that flags left out is ignored.
   assert judged(*LATER, claims=claims).verdict == VERDICTS.SHAPE
 
 
@@ -365,14 +366,14 @@ def test_the_verdict_is_on_the_best_of_a_grid():
   assert order.says == 'Ahead: top-1 of a rate=0.5 above b rate=0.1'
   assert (order.here, order.told) == ('+5.0', judge.AGREES)
   assert found.verdict == VERDICTS.SHAPE
-  # A row that has not a setting at all belongs to the grid of those that have.
+  # A row without the setting belongs to the grid of the rows that have it.
   more = {**GRID[0], 'row': 'a', 'mean': 99, 'changes': 'skew=1'}
   assert 'of a above b rate=0.1' in of_grid(*GRID, more).orders[0].says
-  # Without one of its values nothing is known of a grid.
+  # If a value of the grid is missing, the claim is undecided.
   lacking = of_grid(*GRID, {**more, 'mean': ''})
   assert lacking.verdict == VERDICTS.NOT_RUN
   assert [order.told for order in lacking.orders] == [judge.UNDECIDED]
-  # Fewer rounds are better, and those that missed a target the worst.
+  # Fewer rounds are better, and a row that missed the target is worst.
   rounds = [{**GRID[0], 'mean': '>5'}, *GRID[1:]]
   [order] = of_grid(*rounds, metric='top1:0.7').orders
   assert order.says.endswith('of a rate=2 above b rate=0.5')
@@ -389,7 +390,7 @@ def test_costs_and_a_row_that_is_printed_twice_do_not_count():
   cost = line('a', '', 9, metric='seconds')
   twice = judged(*LATER, *LATER, cost)
   assert twice == judged(*LATER)
-  # Printed seconds are results.
+  # Seconds that a paper prints are results.
   assert told(line('a', '4', 1, 0, metric='seconds'), line('b', '5', 2, 0, metric='seconds')) == [
     judge.AGREES
   ]

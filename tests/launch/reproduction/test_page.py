@@ -1,4 +1,4 @@
-"""The files of results, how they are shown, and the results that are kept."""
+"""The files of results, their display, and the results in docs/results."""
 
 import os
 import pathlib
@@ -61,7 +61,7 @@ def test_a_file_of_others_or_a_damaged_one_stays(content, tmp_path):
       use(tmp_path)
   assert path.read_bytes() == content
   path.unlink()
-  os.mkfifo(path)  # Nobody waits for a pipe.
+  os.mkfifo(path)  # Reading the pipe must not wait.
   with pytest.raises(errors.DamageError, match='regular'):
     lines_lib.read(tmp_path, registry.RESULTS[NAME], 'small')
 
@@ -209,7 +209,7 @@ def test_what_is_kept_is_of_todays_rows_and_numbers(tmp_path):
         continue
       rows = dict(zip(table.labels(of.form.rows), of.form.rows, strict=True))
       assert {line.row for line in of.lines} == {*rows}, found.name
-      # A new setting, of which they do not know, makes other runs of them.
+      # A setting that was added later must not change the runs of these rows.
       plan.plan_runs(of.form.rows, {}, of.form.seeds, tmp_path)
       for line in of.lines:
         row = rows[line.row]

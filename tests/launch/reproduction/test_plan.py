@@ -1,4 +1,4 @@
-"""Which flags results take, the runs behind them, and what these need."""
+"""The flags of results, the runs of results, and the data that runs need."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ EURLEX = 'eurlex-4k-sets'
 
 
 def planned(output, *names, **more):
-  """Returns what is planned, by name."""
+  """Returns the plans by name."""
   found = registry.chosen(names)
   values = {'scale': 'paper', 'output': output, 'is_one': len(found) == 1}
   plans = plan.plan_all(found, plan.Request(**values | more))
@@ -28,12 +28,12 @@ def planned(output, *names, **more):
 
 def test_all_results_have_a_plan_at_the_papers_size(tmp_path, capsys):
   assert planned(tmp_path, 'all').keys() == registry.RESULTS.keys()
-  # Flags that change nothing leave nothing out.
+  # Flags that do not change results leave out no result.
   given = {'data_dir': '/x', 'client_threads': 2}
   found = planned(tmp_path, 'all', given=given, seeds=(0,))
   assert found.keys() == registry.RESULTS.keys()
   assert not capsys.readouterr().out
-  # A study is told where its data are, and a command has what it takes.
+  # A study receives the data folder, and a command receives the flags that it accepts.
   assert {c['data_dir'] for c in found['fedmlh/theory'].configs} == {'/x'}
   assert found['fedmlh/table5'].command.endswith(' --scale=paper')
   command = found['fedmlh/table3'].command
@@ -60,7 +60,7 @@ def test_a_flag_in_which_rows_differ_chooses_rows_and_changes_no_others(tmp_path
   }
   assert of == {('fedavg', 0.1, 0.0), ('fedavgm', 0.1, 0.5), ('centralized', 0.01, 0.0)}
   assert {run.config['rounds'] for [run] in found.runs} == {9}
-  # PosOnly has no negatives, and stays; a row that names none has the task's.
+  # PosOnly has no negatives and stays. A row without this setting has the task's default.
   rows = plan.having(TABLES['fedss/table1'].rows, {'negatives': 5})
   assert {row.changes.get('negatives') for row in rows} == {5, None}
   rows = TABLES['turbosvm-fl/table9'].rows
@@ -68,7 +68,7 @@ def test_a_flag_in_which_rows_differ_chooses_rows_and_changes_no_others(tmp_path
   assert len(kept) == len(rows) / 3
   with pytest.raises(errors.InputError, match='this table have 8, 16, 32'):
     plan.having(rows, {'clients_per_round': 9})
-  # It limits a table, and is told first.
+  # The setting selects rows of a table, and is the first one in the command.
   given = {'depth': 8, 'rounds': 1000, 'data_dir': '/x'}
   [each] = planned(tmp_path, 'fedaws/table1', given=given).values()
   assert [row.changes['depth'] for row in each.rows] == [8] * 4
@@ -85,7 +85,7 @@ def test_flags_limit_the_results_that_take_them(tmp_path, capsys):
   told = capsys.readouterr().out.splitlines()
   assert {line.split(': ')[1] for line in told} == without
   assert all('--task' in line for line in told)
-  # Tables without the scores of their round.
+  # With this setting, some tables lack the scores of the round that they show.
   names = [f'turbosvm-fl/{name}' for name in ('table2', 'table3', 'table10')]
   found = planned(tmp_path, *names, given={'eval_every': 40})
   assert found.keys() == {'turbosvm-fl/table2'}
@@ -111,7 +111,7 @@ EARLY = {'early_stopping_patience': 3, 'best_by': 'mcc'}
     # The last round is always evaluated.
     ('turbosvm-fl/table3', {'eval_every': 40, 'rounds': 57}, None),
     ('fedvc/table3', {'eval_every': 1000}, '2500 of 12500'),
-    # Those that are not reached are not shown.
+    # Rounds that are not reached are not shown.
     ('fedvc/table3', {'eval_every': 1000, 'rounds': 1500}, None),
   ],
 )
@@ -165,7 +165,7 @@ def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
     assert run.config['options']['published_reading']
   assert hashed[0].config['hyperparameters']['bucket_score'] == 'logsigmoid'
   assert 'bucket_score' not in plain[0].config['hyperparameters']
-  # Flags that change results have folders of their own.
+  # If flags change results, runs are in other folders.
   usual = runs()[0][0].folder
   assert usual.parts[-4:-2] == ('runs', EURLEX)
   assert usual.parts[-1] == 'seed0'
@@ -186,9 +186,9 @@ def test_equal_experiments_of_two_tables_share_their_runs(tmp_path):
     number: folders(TABLES[f'turbosvm-fl/table{number}'].form('small').rows, tmp_path)
     for number in (2, 3, 9, 10, 11)
   }
-  assert of[2] == of[3]  # A setting at its default shares the run.
+  assert of[2] == of[3]  # A setting with its default value does not change the run.
   assert all(len(of[2] & of[number]) == 2 for number in (9, 10, 11))
-  # Figure 7 is drawn of one seed of table 1's runs.
+  # Figure 7 uses one seed of the runs of table 1.
   study, table1 = (
     planned(tmp_path, f'fedss/{name}', scale='small')[f'fedss/{name}']
     for name in ('fig7', 'table1')
@@ -263,7 +263,7 @@ def test_needs_are_the_runs_and_rounds_left_and_earlier_seconds(tmp_path, monkey
   small_table.finish(runs[0], 0.5)
   path = runs[0].folder / 'metrics.csv'
   pd.read_csv(path).assign(seconds=2.0).to_csv(path, index=False)
-  # Of a run that was stopped the newest checkpoint counts.
+  # For a stopped run, the estimate starts from its newest checkpoint.
   folder = runs[1].folder / 'checkpoints'
   folder.mkdir(parents=True)
   (runs[1].folder / 'config.json').write_text(json.dumps(runs[1].config))
@@ -279,7 +279,7 @@ def test_kept_results_tell_seconds_too(tmp_path):
   rows = TABLES['fedaws/table1'].rows[:1]
   [runs] = plan.plan_runs(rows, {}, (0,), tmp_path)
   words, text = line_of(runs, tmp_path, 'cifar10 fedaws')
-  assert float(words[3]) > 0  # Of fedaws_baseline1.
+  assert float(words[3]) > 0  # The time of the run of fedaws_baseline1.
   assert 'without' not in text.split('one after another')[1]
 
 

@@ -1,4 +1,4 @@
-"""What is trained, measured, written and kept."""
+"""What `launch.reproduce` trains, measures, writes and stores."""
 
 import dataclasses
 import errno
@@ -32,7 +32,7 @@ def planned(output, *found, **more):
 
 
 def measured(output, *found, **more):
-  """Measures results; returns the lines that were written."""
+  """Measures results. Returns the written lines."""
   plans, request = planned(output, *found, **more)
   run_lib.run_all(plans, request)
   return [[*each.kept().lines] for each in plans]
@@ -44,7 +44,7 @@ def verdict(output, found, scale='small'):
 
 @pytest.fixture
 def own(monkeypatch):
-  """Returns a small table that is known."""
+  """Returns a small table that is registered."""
   for known in (registry.RESULTS, registry.KNOWN):
     monkeypatch.setitem(known, TABLE.name, TABLE)
   return TABLE
@@ -52,7 +52,7 @@ def own(monkeypatch):
 
 @pytest.fixture
 def trains(own, monkeypatch):
-  """Finishes runs at once; () -> the runs that were started."""
+  """Finishes runs at once. Returns the runs that were started."""
   started = []
 
   def run_all(waiting, arguments_of, jobs):
@@ -95,7 +95,7 @@ def test_failed_runs_and_parts_of_data_are_named(trains, own, tmp_path, monkeypa
   more = {'scale': 'paper', 'seeds': (0, 1), 'given': {'rounds': 20}}
   [lines] = measured(tmp_path, own, **more)
   of = {line.row: line for line in lines}
-  assert of['posonly'].measured is None  # Of one seed it would be no result.
+  assert of['posonly'].measured is None  # One seed would not be a result.
   assert of['posonly'].note.endswith('seed1 failed: no memory')
   assert of['fedss negatives=5'].measured
   assert of['fedss negatives=5'].note == 'glyphs has 5 of 9 users'
@@ -129,7 +129,7 @@ def test_tables_of_a_paper_train_their_runs_together_the_costliest_first(
   monkeypatch.setattr(plan, 'cost', cost)
   both = measured(tmp_path, fewer, own)
   assert [cost(run) for run in trains] == [9, 5, 0]
-  # Rows of several tables have one label.
+  # Rows of several tables have the same label.
   names = [run.point.partition(' ')[0] for run in trains]
   assert names == ['p/fig2', 'p/fig1', 'p/fig2']
   shared = [line.measured for line in both[1] if line.metric == 'top1'][1:]
@@ -183,7 +183,7 @@ def test_one_results_files_end_no_other(kind, trains, own, tmp_path, capsys, mon
     measured(path, others[1])
 
 
-# -- the lines of runs --
+# -- The lines of runs. --
 
 
 def runs_of(output, seeds=(0,), rows=TABLE.rows, **given):
@@ -191,7 +191,7 @@ def runs_of(output, seeds=(0,), rows=TABLE.rows, **given):
 
 
 def lines_of(output, scores, seeds=(0,), found=TABLE):
-  """Returns the lines of rows with these top-1 of each seed; None: no run."""
+  """Returns the lines of rows with these top-1 scores per seed; None means that there is no run."""
   runs = runs_of(output, seeds, found.form('small').rows)
   for group, of_row in zip(runs, scores, strict=True):
     for run, score in zip(group, of_row, strict=True):
@@ -216,7 +216,7 @@ def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   assert first.published.value == 60
   assert first.measured[:2] == pytest.approx((35, 50**0.5))
   assert {seed: round(x.value) for seed, x in first.by_seed.items()} == {0: 30, 1: 40}
-  assert lines[9].measured.value == pytest.approx(60)  # The best seed's.
+  assert lines[9].measured.value == pytest.approx(60)  # The value of the best seed.
 
 
 def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
@@ -254,7 +254,7 @@ def write_scores(folder, *scores, seed=0):
 
 
 def mean(runs, name, whole=None):
-  """Returns a measured mean, a text if it is a bound."""
+  """Returns a measured mean, as text if it is a bound."""
   number, _ = run_lib.measured(runs, name, whole)
   if number and number.is_bound:
     return f'>{number.value:g}'
@@ -266,7 +266,7 @@ def test_results_at_budgets_targets_and_relative_ones_are_measured(tmp_path):
   part = [write_scores(tmp_path / 'part', 0.1, 0.3, 0.4)]
   for name, value in {
     **{'top1': 40, 'top1@rounds:5': 30, 'top1@batches:16': 30},
-    **{'top1@rounds:7': None},  # It ended before.
+    **{'top1@rounds:7': None},  # The run ended before round 7.
     **{'top1:0.3': 4, 'top1:0.7': '>6', 'seconds': 0.5},
     **{'best_round': None, 'support_vectors': None, 'relative_top1:0.1': None},
   }.items():
@@ -274,12 +274,12 @@ def test_results_at_budgets_targets_and_relative_ones_are_measured(tmp_path):
     assert found == (pytest.approx(value) if isinstance(value, int) else value)
   assert mean(part, 'relative_top1:0.1', whole) == 2
   assert mean(part, 'relative_top1:0.9', whole) == '>6'
-  # Each seed's target is its own run's score, which it reaches itself.
+  # The target of each seed is the score of its own run, which the run reaches.
   seeds = [write_scores(tmp_path / f'own{n}', 0.1, n, seed=n) for n in (0, 1)]
   number, by_seed = run_lib.measured(seeds, 'relative_top1:1', seeds)
   assert number == (3, pytest.approx(2**0.5), False)
   assert [x.value for x in by_seed.values()] == [2, 4]
-  # A number that the last round lacks was not measured.
+  # A number that the last round lacks counts as not measured.
   name = 'support_vectors_class_1'
   seeds[0].metrics[name] = [8.0, 7.0]
   assert mean(seeds[:1], name) == 7
@@ -289,7 +289,7 @@ def test_results_at_budgets_targets_and_relative_ones_are_measured(tmp_path):
 
 def test_seeds_that_missed_a_target_make_it_a_bound(tmp_path):
   reached = write_scores(tmp_path, 0.5, 0.8)
-  short = write_scores(tmp_path, 0.5, seed=1)  # It stopped early.
+  short = write_scores(tmp_path, 0.5, seed=1)  # The run stopped early.
   number, by_seed = run_lib.measured([reached, short], 'top1:0.7')
   assert number == (3, pytest.approx(2**0.5), True)
   assert [x.is_bound for x in by_seed.values()] == [False, True]
@@ -303,7 +303,7 @@ def change(path, **values):
 
 
 def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
-  """Another command may have trained the runs, with another --best_by."""
+  """Another command may have trained the runs with another --best_by."""
   rows = TABLE.rows[:1]
   [[run]] = runs_of(tmp_path, rows=rows)
   small_table.finish(run, 0.5)
@@ -366,7 +366,7 @@ def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path, monkeypatch):
     ['glyphs', 'posonly'],
     ['glyphs', 'centralized'],
   ]
-  assert 'negatives=9' in drawn[0][0]  # Of 5 and 9, the better one.
+  assert 'negatives=9' in drawn[0][0]  # The better run of those with 5 and 9 negatives.
 
 
 def test_the_best_score_at_each_effective_rate_is_drawn(tmp_path):

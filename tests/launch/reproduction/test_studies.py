@@ -1,4 +1,4 @@
-"""Measurements that are neither formulas nor plain runs, beside plain loops."""
+"""Measurements that are not formulas or usual runs, compared with simple loops."""
 
 import types
 
@@ -27,11 +27,11 @@ def values(lines):
   return {x.row: x.measured.value for x in lines if x.metric == lines_lib.VALUE}
 
 
-# -- statistics of data sets --
+# -- Statistics of data sets. --
 
 
 def federated(y, *, n, x=None, **more):
-  """Returns clients with examples 0 and 1, 2 to 4, and none; 5 is of nobody."""
+  """Returns clients with examples 0 and 1, examples 2 to 4, and none. Example 5 has no client."""
   x = np.zeros([len(y), 2]) if x is None else x
   clients = partition.Partition(['a', 'b', 'c'], [0, 2, 5, 5], np.arange(5))
   train = client_data.PartitionedClientData(pool.in_memory(x, y), clients)
@@ -55,7 +55,7 @@ def test_statistics_of_classes_and_label_sets():
     data.TEST: 3,
     data.ALL: 8,
     data.TEN_TESTS: 0,
-    # p = .2 .6 .2; of a .3 + .1 + .2, of b .2 + 1/15 + 2/15.
+    # p is .2 .6 .2. Client a has the distance .3 + .1 + .2, and client b .2 + 1/15 + 2/15.
     data.EMD: pytest.approx((2 * 0.6 + 3 * 0.4) / 5),
   }
   sets = np.zeros([6, 4], bool)
@@ -69,7 +69,7 @@ def test_statistics_of_classes_and_label_sets():
       propensity=sparse.Propensity(sets.sum(axis=0), 6),
     )
   )
-  assert found[data.EXAMPLES] == 6  # Also those that no client has.
+  assert found[data.EXAMPLES] == 6  # This includes examples without a client.
   assert found[data.LABELS] == pytest.approx(8 / 6)
   assert (found[data.POSITIVES], found[data.FEATURES]) == (2, 9)
   assert found[data.HELD] == 2.5
@@ -77,7 +77,7 @@ def test_statistics_of_classes_and_label_sets():
 
 
 def test_sets_that_are_there_are_measured_and_others_are_named(tmp_path, monkeypatch, capsys):
-  # Without a process for each task.
+  # Check the files in this process instead of one process per task.
   monkeypatch.setattr(runs_lib, 'check_files', lambda task, where: tasks.get(task).find(where))
   each = planned('turbosvm-fl/fig3', tmp_path, 'paper', given={'data_dir': 'd'})
   with pytest.raises(errors.InputError, match='these data are missing'):
@@ -92,7 +92,7 @@ def test_sets_that_are_there_are_measured_and_others_are_named(tmp_path, monkeyp
   assert values(x for x in lines if x.measured)[data.CLIENTS] == 2
 
 
-# -- FedAwS --
+# -- FedAwS. --
 
 
 def test_the_losses_are_those_of_plain_loops():
@@ -120,7 +120,7 @@ def test_the_losses_are_those_of_plain_loops():
   assert found['objective'] == pytest.approx(np.mean(pull) + sum(pairs) / 4)
 
 
-# -- FedMLH --
+# -- FedMLH. --
 
 
 def sets_of(y, x, clients):
@@ -134,7 +134,7 @@ def sets_of(y, x, clients):
 
 
 def test_a_sets_theory_is_that_of_plain_loops():
-  """80 examples of 30 labels with 3 clients; the last ten are with nobody."""
+  """80 examples have 30 labels and 3 clients. The last ten examples have no client."""
   random, owners = np.random.default_rng(2), np.arange(70) % 3
   y = random.random([80, 30]) < 0.1
   y[:, 3] = False
@@ -174,7 +174,7 @@ def test_a_sets_theory_is_that_of_plain_loops():
 
 
 def test_the_centroids_of_buckets_are_nearer_as_they_have_more_positives(monkeypatch):
-  """Rare labels 2 to 4 of examples that are alike, label 5 of others; two buckets."""
+  """Rare labels 2 to 4 have similar examples, and label 5 has other ones; two buckets."""
   random = np.random.default_rng(7)
   label = np.repeat([0, 2, 3, 4, 5], [600, 6, 6, 6, 6])
   y = np.eye(6, dtype=bool)[label]
@@ -186,14 +186,14 @@ def test_the_centroids_of_buckets_are_nearer_as_they_have_more_positives(monkeyp
     return studies._centroids(examples, y.sum(axis=0) > 10, 2)[1]
 
   assert ratio(x, [0, 0, 1, 2, 3, 4]) == pytest.approx(1, rel=0.35)
-  # Four times the positives, a quarter of the error.
+  # Four times as many positives give a quarter of the error.
   assert 0.6 < ratio(x, [0, 0, 1, 1, 1, 1]) < 1.4
   apart = x + 4 * (label == 5)[:, None]
   assert ratio(apart, [0, 0, 1, 1, 1, 1]) < 0.4
 
 
 def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
-  """Infrequent labels that no frequent one joins break Lemma 1's bound."""
+  """If infrequent labels never share buckets with frequent labels, Lemma 1's bound is violated."""
   y = np.zeros([400, 30], bool)
   y[:, :5], y[0] = True, True
   dataset = sets_of(y, y[:, :1] + np.arange(400)[:, None], np.arange(400) % 2)
@@ -207,7 +207,7 @@ def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
   assert studies.hashed(dataset, 1, 4)[above] < -3
 
 
-# -- FedSS --
+# -- FedSS. --
 
 
 def test_the_diagonal_of_fedss_is_compared_with_that_of_negonly(tmp_path, monkeypatch):
@@ -236,13 +236,13 @@ CONFIG = {
   'hyperparameters': {
     'clients_per_round': 3,
     'client_learning_rate': 0.1,
-    'batch_size': 5,  # It is the study's that counts.
+    'batch_size': 5,  # The batch size of the study takes precedence.
   },
 }
 
 
 def noisy_dataset(num_classes=90, sizes=(40, 7, 33)):
-  """Returns clients of at most four classes; the middle one has no batch."""
+  """Returns clients with at most four classes each. The second client has no whole batch."""
   random, owners = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
   x = random.normal(size=[len(owners), tiny.FEATURES]).astype(np.float32)
   y = (4 * owners + random.integers(4, size=len(owners))) % num_classes
