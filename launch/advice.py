@@ -17,7 +17,7 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.measure import catalog
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'results'
-# On average, a client should participate in this many rounds of a run: at least and at most.
+# The smallest and the largest number of rounds in which a client should participate, on average.
 VISITS = 5, 10
 # A measured setting is similar to a planned run if no size differs by more than this factor.
 NEAR = 4.0

@@ -17,7 +17,7 @@ from tff_xc import errors, interrupts, lean_tensorflow, wording
 # A command lists all its flags if one of these arguments is given.
 HELP_ALL = ('--help=all', '--helpfull')
 _HELP = ('-h', '--help', *HELP_ALL)
-# The numbers of errors that a path of the user may cause, wherever the program first uses it.
+# Error numbers that a bad path of the user may cause, wherever the program first uses the path.
 _OF_PATHS = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -28,8 +28,8 @@ def run(
 ) -> None:
   """Parses `sys.argv`, calls `main` with the arguments that are not flags, and exits.
 
-  With --help, `narrow` is called instead of `main`. It deletes the flags that --help leaves
-  out. It may return a text that replaces `usage`.
+  With --help, `narrow` is called instead of `main`. `narrow` deletes the flags that --help
+  leaves out, and may return a text that replaces `usage`.
 
   Exit status:
     0: done

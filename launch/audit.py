@@ -193,10 +193,9 @@ class Subject(NamedTuple):
     return sorted(random.choice(some, min(most, len(some)), replace=False))
 
   def own_classes(self, numbers: np.ndarray) -> np.ndarray:
-    """Returns the distinct classes of the examples `numbers`.
+    """Returns the distinct classes of the examples `numbers`, which are their labels.
 
-    These are the labels. If items are both features and classes (--tie_items), they also
-    include the items in the features.
+    If items are both features and classes (--tie_items), the items in the features count, too.
     """
     pool = self.dataset.train.pool
     labels = pool.labels[numbers]
@@ -420,7 +419,7 @@ def _of_class_rows(
 
 
 def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any]]:
-  """Yields how much a server learns that knows the buckets of a client in all hash tables."""
+  """Yields how much the server learns if it knows a client's buckets in all hash tables."""
   from tff_xc.measure import leakage
 
   rows_of = subject.rows_of_labels

@@ -131,9 +131,9 @@ def run(
 ) -> dict[str, Any]:
   """Evaluates a run, prints and writes the results; returns the content of evaluation.json.
 
-  `trained.restore` describes `named`. `per_client` calls `score_clients` with `how`. `calibrate`
-  has the arguments of `trained.calibrated`. The function does not change any other file, because
-  the run may still be training.
+  `trained.restore` describes `named`. If `per_client` is true, `score_clients` runs with `how`.
+  `calibrate` has the arguments of `trained.calibrated`. The function does not change any other
+  file, because the run may still be training.
   """
   from launch import trained
   from tff_xc.measure import ranking

@@ -106,9 +106,9 @@ def _tables(width: int) -> str:
       told = _of_rows(form.rows, directory)
       needs.append([f'{name} --scale=real', form.what, told])
   about = (
-    'small: the runs of `launch.reproduce NAME` in minutes, or with --scale=real in hours.'
-    ' needs: the data for --scale=real, or else for --scale=paper, which are only looked for in'
-    f' {directory}, not read. `launch.reproduce NAME --scale=paper'
+    'small: the runs of `launch.reproduce NAME`, in minutes, or with --scale=real in hours.'
+    ' needs: the data for --scale=real, or else for --scale=paper. The files are looked for in'
+    f' {directory}, but not read. `launch.reproduce NAME --scale=paper'
     ' --finished_only` shows the published numbers.'
   )
   shown = _blocks(captions, needs, width=width)

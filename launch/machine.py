@@ -20,8 +20,8 @@ from tff_xc.lazy import tf, tff
 from tff_xc.runtime import registry as runtimes
 
 _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
-# The demo needs less memory than this, even with TFF's worker, which has its own copy of all
-# values.
+# The demo needs less memory than LEAST_MEMORY, even with TFF's worker, which has its own copy of
+# all values.
 LEAST_MEMORY, LEAST_DISK = 2 * 2**30, 2**30
 # TensorFlow uses the widest of these instruction sets that the processor has.
 _INSTRUCTIONS = {'avx512_vnni': 'AVX-512 VNNI', 'avx512f': 'AVX-512', 'avx2': 'AVX2'}

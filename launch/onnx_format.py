@@ -74,7 +74,10 @@ def _sparse_product(graph, node, name, args):
 
 
 def _scatter(graph, node, name, args):
-  """Builds ScatterNd. Updates with equal indices are added, as in TensorFlow; tf2onnx does not."""
+  """Builds ScatterNd, in which updates with equal indices are added, as in TensorFlow.
+
+  The ScatterNd of tf2onnx does not add them.
+  """
   del name, args
   places, updates, shape = node.input
 

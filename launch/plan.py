@@ -85,7 +85,7 @@ def plan(
   Returns:
     A DataFrame with the columns algorithm, class_rows, negatives, bytes_down, bytes_up,
     message_precision, model_bytes, client_memory_bytes, memory_bytes and why_not ('' if the
-    algorithm fits). With `measure`, it also has the column seconds_per_round. `attrs` of the
+    algorithm fits). With `measure`, the DataFrame also has seconds_per_round. `attrs` of the
     DataFrame has the rest of the plan that `--json` prints.
   """
   dataset = None
@@ -291,7 +291,7 @@ class Planner:
     )
 
   def _dataset(self, config: Mapping) -> client_data.FederatedDataset:
-    """Returns the data set that the caller gave, or else reads the one of a configuration."""
+    """Returns the data set that the caller gave, or reads the data set of a configuration."""
     if self._given_dataset:
       return self._given_dataset
     key = 'data', _key_of_data(config['options'])
@@ -372,7 +372,7 @@ class Planner:
     }
 
   def _starts(self, lines, data, rounds) -> tuple[list[dict[str, Any]], str]:
-    """Returns the recommended commands, the best first; if there are none, also the reason."""
+    """Returns the recommended commands, best first, and the reason if there are none."""
     (few, many), described = (rounds['rounds_for_visits'], self.dataset.description)
     number = rounds['rounds'] if rounds['is_given'] else max(rounds['rounds'], few)
     facts = advice.Facts(

@@ -91,10 +91,10 @@ def _of_algorithms(found: Mapping, width: int) -> str:
     rows.append([*cells, f'{line["seconds_per_round"]:.2f}'] if is_timed else cells)
   text = _filled(f'{text}.', width) + text_table.to_text(rows)
   text += _filled(
-    'numbers: how each number is sent. on a client: the class rows and the encoder that a client'
-    ' holds, and their gradients. memory here: the model and the state of the server, and the'
-    ' clients that train at the same time. Data and activations need more memory. The class rows'
-    ' of fedmlh are those of its hash tables.',
+    'numbers: the number format of messages. on a client: the size of the class rows, the encoder'
+    ' and their gradients. memory here: the size of the model, the state of the server, and the'
+    ' clients that train at the same time. Data and activations need additional memory. The class'
+    ' rows of fedmlh are the rows of its hash tables.',
     width,
   )
   for reason, names in why.items():

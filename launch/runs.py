@@ -88,7 +88,8 @@ def text_of(value: bool | float | str) -> str:
 def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pathlib.Path:
   """Returns the folder ROOT/FIRST_client_learning_rate=0.1_negatives=40.
 
-  If the name is too long for file systems, it is cut, and a digest of the whole name is appended.
+  If the name is too long for file systems, the function cuts the name, and appends a digest of
+  the whole name.
   """
   words = [*first]
   for name, value in values.items():
@@ -238,7 +239,7 @@ class Child:
     return True
 
   def interrupt(self) -> None:
-    """Asks the process to end. It saves its state if it is between rounds."""
+    """Asks the process to end. Between rounds, the process first saves its state."""
     if self._process.poll() is None:
       self._process.terminate()  # Background processes ignore SIGINT.
 
@@ -267,10 +268,11 @@ def run_all(
   """Executes all runs in order, `jobs` at a time. 0: as many at a time as fit into memory.
 
   With 0, the first run executes alone. Then as many runs execute in parallel as there are
-  cores, but only as many as fit into memory if each is as large as the first. `arguments_of`
-  receives a run and the number of runs that share the cores. If fewer runs are left, it
-  receives their number. Yields every child that has ended, with the number of parallel runs.
-  Closing the iterator ends all children.
+  cores, but only as many as fit into memory if each is as large as the first run.
+
+  `arguments_of` receives a run and the number of runs that share the cores. If fewer runs are
+  left, `arguments_of` receives the number of these runs. Yields every child that has ended, with
+  the number of parallel runs. Closing the iterator ends all children.
   """
   waiting, running, limit = list(runs), [], jobs
   try:

@@ -93,8 +93,8 @@ def narrow_help(arguments: Sequence[str]) -> None:
   """Removes the flags that --help does not list.
 
   Without --task and --algorithm, the flags that most runs need remain; with --help=all, all
-  flags remain. With --task or --algorithm, the flags that apply to them remain. Their defaults
-  then are the values that such a run uses.
+  flags remain. With --task or --algorithm, the flags that apply to the task or the algorithm
+  remain. The defaults of these flags then are the values that such a run uses.
   """
   del arguments
   values = flags.FLAGS

@@ -23,8 +23,8 @@ from tff_xc.round import algorithm as algorithm_lib, parts, process as process_l
 from tff_xc.runtime import registry as runtimes
 
 LAST, BEST = 'last', 'best'
-# If the run chose the best round by a validation score: the best round that has a checkpoint.
-# Otherwise: the last round.
+# CHOSEN means the best round that has a checkpoint, if the run chose the best round by a validation
+# score. Otherwise, it means the last round.
 CHOSEN = 'chosen'
 
 

@@ -9,7 +9,10 @@ _BLOCK = 8192
 
 
 def build(contender, sizes):
-  """Builds a contender in its own process. Each contender returns the best score, to compare."""
+  """Builds a contender in its own process.
+
+  Both contenders return the best score, so that the benchmark can compare their results.
+  """
   random = np.random.default_rng(0)
   embeddings = random.standard_normal([sizes.examples, sizes.dim], np.float32)
   table = random.standard_normal([sizes.num_classes, sizes.dim], np.float32)

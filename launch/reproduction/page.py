@@ -30,25 +30,25 @@ _MEANINGS = {
   _VERDICTS.REPRODUCED: ('✓', 'every value is the published one, and no pair of rows disagrees'),
   _VERDICTS.SHAPE: (
     '≈',
-    'no pair of rows disagrees with the published order, most agree, and so do all'
-    " claims of the paper's text; a study: what was expected holds",
+    'no pair of rows disagrees with the published order, most pairs agree, and all claims in'
+    " the paper's text agree; for a study, all expected values hold",
   ),
   _VERDICTS.NOT: ('✗', 'a pair of rows or a claim disagrees, or values differ'),
   _VERDICTS.UNDECIDED: (
     '?',
-    'nothing disagrees, and not enough agrees: the differences are within two'
-    f' standard errors, or fewer than {judge.SEEDS} seeds were run',
+    'nothing disagrees, but too little agrees: differences are within two standard errors, or'
+    f' fewer than {judge.SEEDS} seeds were run',
   ),
   _VERDICTS.NOT_RUN: ('○', 'something is missing, or runs have not finished'),
   _VERDICTS.FORMULA: (
     '=',
     'sizes, volumes or settings that follow from a formula or a list; nothing is'
-    ' trained, and the reason says how many of the published digits it gives',
+    ' trained, and the reason says how many of the published values the formula gives',
   ),
   _VERDICTS.NOTHING: ('–', 'a diagram, without values'),
 }
 _EQUAL = (
-  f'A value equals the published one if they differ by at most {judge.POINTS:g} percent points'
+  f'A value equals the published one if they differ by at most {judge.POINTS:g} percentage points'
   f' ({100 * judge.SHARE:g} % for rounds and counts) or two standard deviations of'
   ' either. A pair has a published order if its values differ by more than that. It agrees'
   ' or disagrees if the means differ by more than two standard errors. Rows that draw the'
@@ -304,7 +304,8 @@ def _shown(output: pathlib.Path, found: table_lib.Result, scale: str) -> dict[st
     problems.append(str(e))
   verdict, why, _ = judge.judge(measured)
   folder = output / found.name
-  # A formula has no lines. The page shows it if the user requested it, so that its text exists.
+  # A formula has no lines. The program writes the text of a formula when the user requests the
+  # formula, and the page shows formulas that have a text.
   is_shown = bool(measured.lines)
   if isinstance(found, table_lib.Formula):
     is_shown = (folder / lines_lib.TEXT).is_file()

@@ -215,7 +215,7 @@ def choose(
   """Returns the rows of a table that flags choose.
 
   If `task` is None, these are the rows on tasks that read data files, or all rows if the table
-  has no such task. If results are relative to reference rows, `algorithm` also chooses these.
+  has no such task. If results are relative to reference rows, these rows are added.
   """
   known = list(dict.fromkeys(row.task for row in rows))
   if task not in (None, *known):
@@ -290,7 +290,7 @@ def plan_runs(
 def encoder_run(row: table_lib.Row, output: pathlib.Path) -> runs_lib.Run | None:
   """Returns the run whose encoder the runs of a row start from, or None.
 
-  Its directory is OUTPUT/runs/encoders/NAME.
+  The directory of this run is OUTPUT/runs/encoders/NAME.
   """
   name = row.changes.get('start_from')
   if name not in encoders.ENCODERS:

@@ -72,8 +72,8 @@ def _train(paper: str, planned: Sequence[Planned], request: plan.Request) -> _Fa
     print(f'{paper}: the runs of its tables and figures ...', flush=True)
   failures: dict[pathlib.Path, str] = {}
   for task, found in by_folder.items():
-    # The largest run comes first, because it shows how many runs fit into memory. If it came last,
-    # other cores would wait for it.
+    # The largest run comes first, because it shows how many runs fit into memory. If the largest
+    # run came last, other cores would wait for it.
     waiting = sorted(found.values(), key=plan.cost, reverse=True)
     where = request.output / 'runs' / task
     for run in waiting:

@@ -68,8 +68,8 @@ def build():
     return {'loss': network.loss_sum / arrays['y'].size, 'update_norm': moved}
 
   def run():
-    # The algorithm resumes at its current round and stops before `central_num_iterations`. It never
-    # evaluates: only round 0 is a multiple of the frequency, and round 0 has no metrics.
+    # The algorithm resumes at its current round and stops before `central_num_iterations`. No round
+    # is evaluated: only round 0 is a multiple of the frequency, and round 0 has no metrics.
     params = NNAlgorithmParams(
       central_num_iterations=next(rounds),
       evaluation_frequency=10**9,

@@ -25,10 +25,10 @@ _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 def serve(build):
   """Builds a contender, and runs a round for each line on stdin until stdin ends.
 
-  `build` returns a function that runs a round, and whose time is measured. The function returns
-  a dictionary with these optional entries:
-    check: a function that returns numbers by name, on which contenders must agree. It is
-      called after the first round, outside of the measured time.
+  `build` returns a function that runs a round. `serve` measures the time of this function. The
+  function returns a dictionary with these optional entries:
+    check: a function that returns numbers by name, on which contenders must agree. `serve`
+      calls `check` after the first round, outside of the measured time.
     parts: seconds by name.
     seconds: replaces the measured time of the round.
   """

@@ -21,7 +21,7 @@ class Network(torch.nn.Module):
     functional = torch.nn.functional
     h = functional.max_pool2d(functional.relu(self.conv0(x)), 2)
     h = functional.max_pool2d(functional.relu(self.conv1(h)), 2)
-    # The order of TensorFlow. Copies nothing if channels are last in memory.
+    # This is TensorFlow's order. If channels are last in memory, nothing is copied.
     h = h.permute(0, 2, 3, 1).flatten(1)
     return self.head(functional.relu(self.dense(h)))
 
