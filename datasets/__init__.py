@@ -1,3 +1,3 @@
-"""Turns data sets, in the form in which their owners distribute them, into client data."""
+"""Converts data sets, in the files that their owners distribute, into federated client data."""
 
-import tff_xc  # noqa: F401 It selects TensorFlow's kernels, so it comes before TensorFlow.
+import tff_xc  # noqa: F401 tff_xc selects TensorFlow's kernels, so import it before TensorFlow.

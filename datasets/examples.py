@@ -1,9 +1,9 @@
-"""The table of examples that every reader returns.
+"""The class `Examples`, which every reader returns: the ids, labels and users of a data set.
 
-Each example has a number, an id, a label, and optionally a user and a position on the
-earth. Rules (`datasets.splits.rules`) deal examples to clients, and split files are
-joined to examples by id (`datasets.splits.split_files`). Images and features are not
-part of the table. The labels of 14 million images need about 1 GB.
+Each example has an index, an id, a label, and optionally a user and a geographic
+position. Split rules (`datasets.splits.rules`) assign examples to clients. Split files
+(`datasets.splits.split_files`) refer to examples by id. `Examples` stores no images or
+features, so 14 million images need only about 1 GB.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tff_xc.lazy import sparse
 
 # ImageNet-21k has 21,841 classes and Amazon-670K has 670,091.
 MOST_CLASSES = 2**24
-# The number of rows that are processed at a time.
+# The number of examples that are processed at a time.
 BLOCK = 1 << 16
-# The random stream has the seed [seed, stream].
+# `sample_labels` seeds its random generator with [seed, _LABELS].
 _LABELS = 0
 _NUMBER = re.compile('0|[1-9][0-9]*')
 
 
 class Texts:
-  """A list of very many texts, which needs about one byte per character."""
+  """A list of millions of strings, which needs about one byte per character."""
 
   def __init__(self, array: Any):
     """Takes a `pyarrow.LargeStringArray`."""
@@ -48,12 +48,12 @@ class Texts:
       yield from self.take(numbers)
 
   def take(self, numbers: np.ndarray) -> list[str]:
-    """Returns the texts with these numbers, in the order of `numbers`."""
+    """Returns the texts at the indices `numbers`, in this order."""
     return self.array.take(numbers).to_pylist()
 
 
 def texts(blocks: Iterable[Sequence[str] | Texts]) -> Texts:
-  """Joins the texts of all blocks; raises UnicodeEncodeError if a text is not valid."""
+  """Joins the texts of all blocks; raises UnicodeEncodeError for a text that is not Unicode."""
   import pyarrow as pa
 
   parts = [pa.array([], pa.large_string())]
@@ -63,7 +63,10 @@ def texts(blocks: Iterable[Sequence[str] | Texts]) -> Texts:
 
 
 def repeated(ids: Texts) -> tuple[str, int, int] | None:
-  """Returns the first text that occurs twice, and its two indices; None: all differ."""
+  """Returns the first repeated text and the indices of its first two occurrences.
+
+  Returns None if all texts differ.
+  """
   first = find(ids, ids)
   again = np.flatnonzero(first != np.arange(len(ids)))[:1]
   return (*ids.take(again), int(first[again[0]]), int(again[0])) if len(again) else None
@@ -71,28 +74,30 @@ def repeated(ids: Texts) -> tuple[str, int, int] | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """N numbered examples of all parts: training, test and retrieval."""
+  """N examples: the training examples, and optionally test and retrieval examples."""
 
-  # int32 [N], -1 for no label; or sets of labels, a bool csr_matrix [N, n].
+  # One label per example, int32 [N], -1 for no label. Or sets of labels, a bool csr_matrix
+  # [N, n].
   labels: np.ndarray | sparse.csr_matrix
   class_names: Sequence[str]  # [n]
-  # [N], the examples' ids in split files: texts or whole numbers.
+  # [N], the ids by which split files name the examples: strings or integers.
   ids: Texts | range | np.ndarray
-  # int32 [N], indices into `user_names`, -1 for no user; None: users are unknown.
+  # int32 [N], indices into `user_names` followed by `test_user_names`. -1: the example has
+  # no user. None: all users are unknown.
   users: np.ndarray | None = None
-  user_names: Sequence[str] = ()  # In the order in which the input names them.
-  # int64, the numbers of the test examples, in the test's order. Empty: the test is
-  # stored elsewhere. None: there is no test.
+  user_names: Sequence[str] = ()  # In the order of the input.
+  # int64, the indices of the test examples, in the order of the test set. Empty: the test
+  # set is stored elsewhere. None: there is no test set.
   test: np.ndarray | None = None
-  # int64, the numbers of the retrieval examples, whose classes are numbered from n. None:
-  # there are none.
+  # int64, the indices of the retrieval examples. Their labels are n, n + 1, and so on. None:
+  # there are no retrieval examples.
   retrieval: np.ndarray | None = None
-  test_user_names: Sequence[str] = ()  # Numbered after `user_names`.
-  retrieval_class_names: Sequence[str] = ()  # Numbered from n.
-  # float64 [N, 2], latitude and longitude in degrees of where examples were taken, NaN
-  # where unknown. None: positions are unknown or not needed.
+  test_user_names: Sequence[str] = ()
+  retrieval_class_names: Sequence[str] = ()  # The names of classes n, n + 1, and so on.
+  # float64 [N, 2], the latitude and longitude of each image in degrees, NaN if unknown.
+  # None: no position is known or needed.
   positions: np.ndarray | None = None
-  # What the reader counted in the input's files.
+  # Counts and checksums of the input's files, which the reader computes.
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __len__(self) -> int:
@@ -105,7 +110,7 @@ class Examples:
 
   @property
   def train(self) -> np.ndarray:
-    """int64, the numbers of the training examples, which are in no other part."""
+    """int64, the indices of all examples except the test and retrieval examples."""
     trains = np.ones(len(self), bool)
     for part in (self.test, self.retrieval):
       if part is not None:
@@ -113,7 +118,7 @@ class Examples:
     return np.flatnonzero(trains)
 
   def ids_of(self, numbers: np.ndarray) -> list:
-    """Returns the ids of these examples."""
+    """Returns the ids of the examples at the indices `numbers`."""
     if isinstance(self.ids, Texts):
       return self.ids.take(numbers)
     if isinstance(self.ids, range):
@@ -121,7 +126,7 @@ class Examples:
     return self.ids[numbers].tolist()
 
   def some(self, numbers: np.ndarray) -> Examples:
-    """Returns these examples, all as training examples, with new ids from 0."""
+    """Returns the examples at these indices, all as training examples, with new ids from 0."""
     return dataclasses.replace(
       self,
       labels=self.labels[numbers],
@@ -133,7 +138,10 @@ class Examples:
     )
 
   def kept(self, numbers: np.ndarray) -> Examples:
-    """Returns the examples `numbers`, int [k] ascending, with their parts and ids."""
+    """Returns the examples at the indices `numbers`, int [k] ascending, with their old ids.
+
+    Test and retrieval examples remain test and retrieval examples.
+    """
 
     def left(part):
       return None if part is None else np.flatnonzero(np.isin(numbers, part))
@@ -146,20 +154,21 @@ class Examples:
     )
 
   def numbered(self, names: Sequence[str]) -> Examples:
-    """Returns the examples with classes numbered as in `names`, and -1 for other classes."""
+    """Replaces each label by the index of its class in `names`, or by -1."""
     place = {name: label for label, name in enumerate(names)}
     new = np.array([*(place.get(name, -1) for name in self.class_names), -1], np.int32)
     return dataclasses.replace(self, labels=new[self.labels], class_names=names)
 
   def of_classes(self, classes: np.ndarray) -> Examples:
-    """Returns all examples with only these classes, int [k] ascending, numbered from 0.
+    """Renumbers these classes, int [k] ascending, from 0.
 
-    Examples of other classes get no label. Each example must have a single label.
+    Examples of other classes get the label -1. Each example must have a single label, not
+    a set of labels.
     """
     return self.numbered([self.class_names[label] for label in classes.tolist()])
 
   def listed(self, file: str) -> Examples:
-    """Returns the examples with the classes that a file lists; '': unchanged."""
+    """Renumbers the classes in the order of the names in `file`; '': changes nothing."""
     if not file:
       return self
     places, names = listed(self.class_names, file)
@@ -168,7 +177,10 @@ class Examples:
     return dataclasses.replace(self, labels=new[self.labels], class_names=names)
 
   def fingerprint(self) -> dict[str, Any]:
-    """Returns counts, and a checksum of ids, labels and users, part by part."""
+    """Returns the numbers of examples and classes, and a checksum of the content.
+
+    The checksum covers the ids, labels, class names, users and positions.
+    """
     names, found = self.class_names, hashlib.blake2b(digest_size=8)
     of_test = None
     if self.test_user_names:
@@ -201,26 +213,26 @@ class Examples:
 
 
 class Block(NamedTuple):
-  """Some raw examples for a trained model."""
+  """A batch of b examples on which a trained model makes predictions."""
 
-  names: list[str]  # The path of an image, or the number of a line or row in its file.
+  names: list[str]  # Each image's path, or each example's line or row number in its file.
   raw: tuple[np.ndarray, ...]  # The arguments of `predictor.Predictor`.
-  # The candidate names of each example's label, the likeliest first; for sparse text bool
-  # [b, n]; None: there are no labels.
+  # The possible names of each example's label, the likeliest first. Sparse text has sets of
+  # labels instead, bool [b, n]. None: there are no labels.
   labels: list[tuple[str, ...]] | sparse.csr_matrix | None
   # The name of each image's folder.
   folders: Sequence[str] = ()
-  # A key that identifies each example, whatever path the user gives.
+  # A key that identifies each example: its absolute path, with all links resolved.
   keys: Sequence[str] = ()
-  # The images that cannot be read and are left out: (index in the block including them,
-  # name, why). All images of a block may be damaged.
+  # The images that cannot be read: (index, name, reason). The index also counts damaged
+  # images. The other fields leave damaged images out and may therefore be empty.
   damaged: Sequence[tuple[int, str, str]] = ()
-  # bool [b, n], the classes that predictions leave out; None: no class.
+  # bool [b, n], the classes that the predictions must leave out; None: no class.
   seen: sparse.csr_matrix | None = None
 
 
 def bags(x: sparse.csr_matrix) -> tuple[np.ndarray, ...]:
-  """Returns sparse features as the arguments of a predictor."""
+  """Converts sparse features to the arguments of `predictor.Predictor`."""
   return (
     np.asarray(x.indices, np.int32),
     np.asarray(x.data, np.float32),
@@ -229,10 +241,10 @@ def bags(x: sparse.csr_matrix) -> tuple[np.ndarray, ...]:
 
 
 def of_labels(labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = None) -> Examples:
-  """Returns examples whose ids and classes are numbers.
+  """Makes training examples from labels; their ids and class names are numbers from 0.
 
-  Without `num_classes`, n is the width of the sets of labels, or the largest label plus
-  one.
+  If `num_classes` is None, n is the number of columns of sets of labels [N, n], or the
+  largest single label plus one.
   """
   if num_classes is None:
     is_sets = sparse.issparse(labels)
@@ -244,10 +256,11 @@ def of_labels(labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = 
 def of_parts(
   train: Examples, test: Examples | None = None, retrieval: Examples | None = None
 ) -> Examples:
-  """Joins parts that were read one by one into one table.
+  """Joins training, test and retrieval examples that were read separately.
 
-  `test` has the same classes as `train`, and its users, if any, are different ones.
-  `retrieval` has different classes, numbered from 0 in its own `class_names`.
+  `test` has the same classes as `train`. The result numbers the users of `test` after the
+  users of `train`. `retrieval` has different classes and numbers them from 0; the result
+  numbers them from n.
   """
   parts = [part for part in (train, test, retrieval) if part is not None]
   if len(parts) == 1:
@@ -289,7 +302,10 @@ def require_two(num_classes: int, where: str, cure: str) -> None:
 
 
 def check_classes(num_classes: int, where: str | os.PathLike) -> None:
-  """Raises InputError if a class number is so large that numbers seem not to count from 0."""
+  """Raises InputError if there are more than `MOST_CLASSES` classes.
+
+  The labels then probably do not count from 0.
+  """
   if num_classes > MOST_CLASSES:
     raise errors.InputError(
       f'{where} has classes up to {num_classes - 1:,}, and at most'
@@ -298,16 +314,16 @@ def check_classes(num_classes: int, where: str | os.PathLike) -> None:
 
 
 def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
-  """Returns int64, the first index in `ids` of each wanted id, or -1."""
+  """Returns the first index of each wanted id in `ids`, int64 [k], or -1 if it is missing."""
   import pyarrow as pa
   import pyarrow.compute
 
   if isinstance(ids, Texts):
     found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
     return found.fill_null(-1).to_numpy().astype(np.int64)
-  # int() may refuse long numbers.
 
   def is_number(text):
+    # A number of at most 18 digits fits into int64.
     return text.isdecimal() and len(text) < 19
 
   numbers = [int(text) if is_number(text) else -1 for text in wanted]
@@ -318,24 +334,25 @@ def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
 
 
 def _joined(texts: Texts):
-  """Returns an Arrow array with the texts as `nfc` normalizes them."""
+  """Returns the texts as an Arrow array, normalized as by `nfc`."""
   import pyarrow.compute
 
   if pyarrow.compute.all(pyarrow.compute.string_is_ascii(texts.array)).as_py():
-    return texts.array  # Most texts are ASCII, and copies of many millions are large.
+    return texts.array  # ASCII texts are already normalized, and a copy may be large.
   return pyarrow.compute.utf8_normalize(texts.array, form='NFC')
 
 
 def blocks(size: int) -> Iterator[np.ndarray]:
-  """Yields the numbers from 0 to size - 1 in blocks."""
+  """Yields the numbers from 0 to size - 1 in arrays of at most `BLOCK` numbers."""
   for start in range(0, size, BLOCK):
     yield np.arange(start, min(start + BLOCK, size))
 
 
 def sample_labels(label_sets: np.ndarray | sparse.csr_matrix, seed: int) -> np.ndarray:
-  """Draws one label of each example uniformly; returns int32 [N], -1 for an empty set.
+  """Samples one label from each example's set of labels, uniformly.
 
-  If examples have a single label each, [N], the labels are returned unchanged.
+  Returns int32 [N], -1 for an empty set. If `label_sets` already has one label per example,
+  the function returns it unchanged.
   """
   if not sparse.issparse(label_sets):
     return label_sets
@@ -349,7 +366,7 @@ def sample_labels(label_sets: np.ndarray | sparse.csr_matrix, seed: int) -> np.n
 
 
 class Codes:
-  """Numbers names in the order in which they first occur."""
+  """Assigns the numbers 0, 1, ... to names in the order in which they first occur."""
 
   def __init__(self):
     self._places = collections.defaultdict()
@@ -371,7 +388,7 @@ class Codes:
 
 
 def sorted_codes(codes: Codes) -> tuple[np.ndarray, list[str]]:
-  """Returns the codes, int32 [rows], and the names, sorted by `in_order`."""
+  """Sorts the names with `in_order`; returns each row's new code, int32 [rows], and the names."""
   names = in_order(codes.names)
   place = {name: i for i, name in enumerate(names)}
   new = np.array([place[name] for name in codes.names], np.int32)
@@ -379,19 +396,20 @@ def sorted_codes(codes: Codes) -> tuple[np.ndarray, list[str]]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-  """Returns the names sorted; whole numbers are sorted as numbers if all names are."""
+  """Sorts the names: as numbers if all names are whole numbers, and otherwise as strings."""
   names = list(names)
   if all(map(_NUMBER.fullmatch, names)):
-    # Numbers have no leading zeros here, so the longer one is larger.
+    # `_NUMBER` allows no leading zeros, so a longer number is larger.
     return sorted(names, key=lambda name: (len(name), name))
   return sorted(names)
 
 
 def listed(names: Sequence[str], file: str) -> tuple[np.ndarray, list[str]]:
-  """Returns the index of each name in the lines of a file, int32 [k], and the lines.
+  """Reads a file with one class name per line, and looks up each of `names` in it.
 
-  Raises `errors.InputError` if the file cannot be read, names a class twice, or lacks one
-  of `names`.
+  Returns the index of each name in the file, int32 [k], and all names in the file. Raises
+  `errors.InputError` if the file cannot be read, names a class twice, or lacks one of
+  `names`.
   """
   try:
     text = files.read_text(pathlib.Path(file)).removeprefix('\ufeff')
@@ -418,9 +436,9 @@ def listed(names: Sequence[str], file: str) -> tuple[np.ndarray, list[str]]:
 
 
 def nfc(name: str) -> str:
-  """Returns an id or class name in Unicode's form C, so that names of two files compare equal.
+  """Normalizes an id or class name to Unicode's form NFC, so that equal names compare equal.
 
-  macOS names files in form D, in which an accent follows its letter.
+  macOS uses the form NFD for file names, in which an accent is a separate character.
   """
   return unicodedata.normalize('NFC', name)
 
@@ -428,7 +446,10 @@ def nfc(name: str) -> str:
 def watched(
   parts: Iterable, what: str, size: Callable = lambda part: 1, total: int | None = None
 ) -> Iterator:
-  """Yields `parts`, each of `size` rows; shows a progress bar in a terminal after a second."""
+  """Yields `parts`, and shows a progress bar in a terminal after a second.
+
+  `size` returns the number of rows in a part, and `total` is the number of rows in all parts.
+  """
   with tqdm.tqdm(desc=what, total=total, unit='row', disable=None, delay=1, leave=False) as bar:
     for part in parts:
       yield part

@@ -1,7 +1,7 @@
 """Loads the user's own arrays and tables of numbers as federated data.
 
-Features are standardized with the mean and standard deviation of the clients' training
-rows. (A deployed system would compute both from sums over clients.)
+The module standardizes features with the mean and standard deviation of the clients'
+training rows. (A deployed system would compute both from sums over clients.)
 `datasets.photographs` loads image files, and `datasets.xc` loads sparse text.
 """
 
@@ -23,12 +23,13 @@ from tff_xc.data import client_data, fingerprint, pool
 def load_images(
   path: str | os.PathLike, choice: deal.Choice = deal.USERS, *, side: int = 0
 ) -> client_data.FederatedDataset:
-  """Loads a .npz of images; n is the largest label plus one.
+  """Loads a .npz file of images.
 
-  Images that are not squares of `side` pixels are scaled and cropped as
-  `decode.square` does; 0 means the shorter side of the images. Raises
-  `errors.InputError` if the file is missing or damaged, lacks an array, or has an
-  array of the wrong shape, dtype or range.
+  The number of classes is the largest label plus one, or the number of names in the file
+  `choice.classes`. Images are scaled and cropped to squares of `side` pixels, as by
+  `decode.square`. If `side` is 0, their shorter side becomes the side of the square. Raises
+  `errors.InputError` if the file is missing or damaged, lacks an array, or has an array of
+  the wrong shape, dtype or range.
   """
   path = pathlib.Path(path)
   arrays = arrays_lib.read_images(path)
@@ -55,11 +56,11 @@ def load_rows(
   standardise: bool = True,
   bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> client_data.FederatedDataset:
-  """Loads features from a table or a .npz; `x` is float32 [D].
+  """Loads features from a table or a .npz file; `x` is float32 [D].
 
-  `choice.test_file` is a second table, with the test rows. `bounds` maps a column's name,
-  or '' for all other columns, to the smallest and largest value of the column. Features
-  are then scaled so that these become -1 and 1, instead of being standardized. Raises
+  `choice.test_file` is a second table, with the test rows. `bounds` replaces the
+  standardization by a linear scaling. It maps the name of a column to its smallest and
+  largest value, which become -1 and 1. The key '' stands for all other columns. Raises
   `errors.InputError` if a file is missing or damaged, lacks a column, has a feature that
   is not a finite number, or has fewer than two classes.
   """
@@ -82,7 +83,7 @@ def load_rows(
     arrays, class_names = {'x': x, 'y': data.labels}, data.class_names
     rest = choice._replace(test_file='')
     found = deal.parts(data, rest, str(path), 'name --user_column, or ')
-    # Features are printed because an id column that is not named becomes a feature.
+    # Print the features, so that users notice an id column that became a feature.
     shown = ', '.join(names)
     shown = shown if len(shown) < 200 else f'{shown[:200]} ...'
     how = ', standardised by the training rows' if standardise else ''
@@ -105,7 +106,7 @@ def load_rows(
     name,
     arrays,
     found,
-    exact=False,  # Processors add numbers in different orders.
+    exact=False,  # The order of additions, and so rounding, depends on the processor.
     source_checksum=fingerprint.checksum(source),
     class_names=class_names,
     preprocessing=preprocessing,
@@ -115,7 +116,10 @@ def load_rows(
 def _parts(
   path: pathlib.Path, arrays: arrays_lib.Arrays, choice: deal.Choice, class_names: list[str] | None
 ) -> deal.Parts:
-  """Returns the clients and the test rows of x; the test is None if it has its own arrays."""
+  """Assigns the rows of the array x to clients and to the test set.
+
+  The test set of the result is None if the file has the arrays test_x and test_y.
+  """
   of_x = {name: arrays[name] for name in ('y', 'client') if name in arrays}
   data = arrays_lib.examples(path, of_x, class_names)
   if 'test_y' in arrays:
@@ -127,7 +131,7 @@ def _parts(
 def _federated(
   name: str, arrays: arrays_lib.Arrays, found: deal.Parts, **more
 ) -> client_data.FederatedDataset:
-  """Makes a data set of checked arrays, the result of `deal.parts` and further fields."""
+  """Makes a data set from checked arrays, the result of `deal.parts`, and further fields."""
   train, test, retrieval = (
     pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y']) if f'{part}x' in arrays else None
     for part in arrays_lib.PARTS
@@ -147,7 +151,10 @@ def _federated(
 def _of_tables(
   path: pathlib.Path, test_file: str, columns: rows.Columns
 ) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
-  """Reads a table and, if named, a second one with the test rows, which have no ids."""
+  """Reads a table of training rows and, unless `test_file` is '', a table of test rows.
+
+  Returns the features of all rows, the names of the features, and the examples.
+  """
   x, names, data = rows.read(path, columns)
   if test_file:
     if data.test is not None:
@@ -176,9 +183,9 @@ def _of_tables(
 
 
 def _moments(x: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the mean and standard deviation of some rows, float64 [D].
+  """Returns the mean and the standard deviation of the rows at the indices `numbers`.
 
-  The deviation of a constant feature is 1.
+  Both are float64 [D]. A constant feature gets the deviation 1.
   """
 
   def mean_of(value: Callable) -> np.ndarray:
@@ -188,7 +195,7 @@ def _moments(x: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray
   first = x[numbers[0]].astype(np.float64)
   mean = mean_of(lambda x: x)
   deviation = np.sqrt(mean_of(lambda x: (x - mean) ** 2))
-  # Rounding of the mean makes equal numbers seem to deviate from it.
+  # Rounding of the mean may give a constant feature a deviation above 0.
   varies = mean_of(lambda x: x != first) > 0
   return mean, np.where(varies & (deviation > 0), deviation, 1.0)
 

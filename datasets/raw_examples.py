@@ -1,10 +1,10 @@
 """Reads the inputs of a trained model in blocks: photographs, tables and text.
 
-A `description.Description` says what the model takes. The readers are those of training.
-They pass on the numbers, features and characters of the file, because the model itself
-standardizes, hashes and encodes them (`tff_xc.predictor`). Memory does not depend on the
-number of examples. Labels come from the files: the folders of images, a column of a table,
-or the labels of sparse text.
+A `description.Description` says which kind of input the model takes. Training uses the
+same readers. The blocks have the raw numbers, features and characters of the file, because
+the model standardizes, hashes and encodes them itself (`tff_xc.predictor`). Labels come
+from the folders of images, a column of a table, or the labels of sparse text. The memory
+that a reader needs does not grow with the number of examples.
 """
 
 import array
@@ -23,7 +23,8 @@ from datasets.xc import text
 from tff_xc import errors
 from tff_xc.data import description as description_lib
 
-# A kind of input: sparse features that are the items in a user's history.
+# The kind of input for models of item histories. An example is a user, and the features
+# are the user's last items.
 _HISTORIES = 'histories'
 # For each kind of input, the noun for an example and the files that a model takes.
 _KINDS = {
@@ -36,13 +37,13 @@ _KINDS = {
 
 
 class Inputs(NamedTuple):
-  """The examples of all inputs."""
+  """The examples of all input files."""
 
-  noun: str  # 'image', 'row', 'line' or 'user'.
+  noun: str  # The word for an example: 'image', 'row', 'line' or 'user'.
   count: int | None  # The number of examples; None: unknown.
   blocks: Iterator[Block]
-  # Returns the pixels of an image, given its number among the images of the blocks read
-  # so far. None: the inputs are not images.
+  # Returns the pixels of an image. The argument is the image's index among all images of
+  # the blocks that were read so far. None: the inputs are not images.
   image: Callable[[int], np.ndarray] | None = None
   most_seen: int = 0  # The largest number of classes excluded from an example's predictions.
 
@@ -55,13 +56,14 @@ def read(
   corrupt: str = '',
   class_names: Sequence[str] | None = None,
 ) -> Inputs:
-  """Opens inputs of one kind; blocks have at most `size` examples.
+  """Opens the inputs `paths`, which all have the model's kind.
 
-  An example of a history is a user, and `class_names` are the model's items.
-  `label_column` names the labels of a table; if empty, it is the training table's label
-  column, where present. `corrupt` says what to do with images that cannot be read: 'skip'
-  or '' leaves them out, and 'fail' raises an error. Raises `errors.InputError`, now or
-  while blocks are read, if an input is missing, damaged or not of the model's kind.
+  A block has at most `size` examples. `label_column` is the column of labels in a table. If
+  it is '', the function uses the label column of the training table, if the table has this
+  column. `corrupt` says what happens to images that cannot be read: 'skip' or '' leaves
+  them out, and 'fail' raises an error. `class_names` are the items that a model of item
+  histories knows. Raises `errors.InputError`, immediately or while blocks are read, if an
+  input is missing, is damaged or has the wrong kind.
   """
   kind = _HISTORIES if 'history' in description.preprocessing else description.kind
   noun, takes = _KINDS[kind]
@@ -114,7 +116,7 @@ def _check_kind(path: str, wanted: str) -> None:
     fits = wanted == description_lib.IMAGES
   elif tables.form(path):
     fits = wanted in (description_lib.ROWS, _HISTORIES)
-  else:  # Users who have .npz arrays can use Python and launch.export.
+  else:  # For .npz arrays, users can export the model (`launch.export`) and use Python.
     is_text = wanted in (description_lib.SPARSE, description_lib.CHARACTERS)
     fits = is_text and not name.endswith('.npz')
   if not fits:
@@ -128,12 +130,13 @@ def _images(paths, description, size: int, is_strict: bool) -> Inputs:
     )
   stores = list(map(store_lib.open_store, paths))
   total = sum(len(store.names) for store in stores)
-  readable = array.array('q'), array.array('q')  # Each image's store, and its number there.
+  # For each readable image, the index of its store and its index in the store.
+  readable = array.array('q'), array.array('q')
 
   def blocks():
     damaged = []
     for place, (path, store) in enumerate(zip(paths, stores, strict=True)):
-      # The folder that the user gives may be named after a class.
+      # The name of the user's folder may itself be a class.
       own = [pathlib.Path(path).resolve().name] * os.path.isdir(path)
       for numbers, block in images.blocks(store, description, size, own):
         damaged += block.damaged[:1]
