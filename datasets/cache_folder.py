@@ -1,6 +1,6 @@
-"""Names the user's cache folder for parsed data files.
+"""Returns the path of the user's cache folder for parsed data files.
 
-This is separate from `parsed_cache` because commands set the folder before they import NumPy.
+The module imports no NumPy, because commands set the folder before they import NumPy.
 """
 
 import os

@@ -1,13 +1,13 @@
-"""CIFAR-10 and CIFAR-100 over clients: by class, by Dirichlet, or a given split.
+"""CIFAR-10 and CIFAR-100, split by class, by a Dirichlet distribution, or by a file.
 
-Krizhevsky: Learning multiple layers of features from tiny images, 2009. 50,000
-training and 10,000 test images of 10 or 100 classes, 32x32 in colour. FedAwS
-uses one class per client. Hsu, Qi and Brown (FedVC, FedIR) deal the images to
-100 clients by a Dirichlet distribution; their files
-`federated_train_alpha_*.csv` are such splits.
+Krizhevsky: Learning multiple layers of features from tiny images, 2009. Both data sets
+have 50,000 training and 10,000 test images, in colour, of 32x32 pixels. They have 10 and
+100 classes. FedAwS gives one class to each client. Hsu, Qi and Brown (FedVC, FedIR) split
+the images among 100 clients with a Dirichlet distribution, and publish their splits as
+`federated_train_alpha_*.csv`.
 
 The module reads the official binary and Python versions, each unpacked or as the
-distributed `.tar.gz`, and a directory that TensorFlow Datasets has prepared. It
+distributed `.tar.gz`. It also reads a directory that TensorFlow Datasets has prepared. It
 downloads nothing and writes nothing.
 """
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 SIDE = 32
 _PIXELS = 3 * SIDE * SIDE
-# The forms of the files.
+# The file formats.
 BINARY, PYTHON, PREPARED = 'binary', 'python', 'prepared'
 
 
 class Layout(NamedTuple):
-  """The differences between the files of the two sets."""
+  """The file names and the record format of CIFAR-10 or CIFAR-100."""
 
   num_classes: int
-  train: tuple[str, ...]  # The names of the files, in order, without '.bin'.
+  train: tuple[str, ...]  # The names of the training files, in order, without '.bin'.
   test: str
-  places: dict[str, tuple[str, str]]  # The folder and the archive of each form.
-  label_bytes: int  # The label bytes of a binary record; the last one is the class.
+  places: dict[str, tuple[str, str]]  # The folder and the archive of each file format.
+  label_bytes: int  # The number of label bytes in a binary record. The last one is the class.
   labels_key: str  # The key of the labels in a pickle.
 
 
@@ -69,7 +69,7 @@ LAYOUTS = {
 
 
 class Counts(NamedTuple):
-  """The required numbers of images; each class has an equal share of them."""
+  """The required numbers of images. All classes must have equally many images."""
 
   train: int = 50_000
   test: int = 10_000
@@ -90,20 +90,20 @@ def load(
   seed: int = 0,
   expected: Counts = OFFICIAL,
 ) -> 'client_data.FederatedDataset':
-  """Loads the set into memory, 180 MB, and deals its images to clients.
+  """Loads the data set into memory, 180 MB, and assigns its training images to clients.
 
-  `x` is uint8 [32, 32, 3], and the test is the official one. `split` is one of:
+  `x` is uint8 [32, 32, 3], and the test set is the official one. `split` is one of:
 
   - 'class': a client has one class, and `clients_per_class` clients share each class
     evenly. Client ids are 'class/0' or 'class/0/0'.
   - 'dirichlet': a Dirichlet split with `concentration`, `num_clients` and `seed`.
-  - The path of a CSV `user_id,image_id,class` with image ids in the official order, or
-    of a folder with such a `federated_train.csv`.
+  - The path of a CSV file `user_id,image_id,class`, or of a folder with this file, named
+    `federated_train.csv`. An image id is the image's index in the official order.
 
-  Raises `errors.InputError` if the data are missing, damaged or incomplete, or the split
-  does not fit them.
+  Raises `errors.InputError` if the data are missing, damaged or incomplete, or if the split
+  does not fit the data.
   """
-  # Imported here because these import TensorFlow, which `read` does not need.
+  # These modules import TensorFlow, which `read` does not need.
   from datasets import examples as examples_lib
   from datasets.splits import rules, split_files
   from tff_xc.data import client_data, pool
@@ -125,10 +125,10 @@ def load(
 
 
 def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
-  """Returns the folder or archive of a set, and its form; opens no file.
+  """Returns the folder or archive of the data set `name`, and its format; opens no file.
 
-  `data_dir` is the folder, archive or prepared directory, or its parent. Raises
-  `errors.InputError` if nothing is found.
+  `data_dir` is the folder, the archive or the directory that TensorFlow Datasets prepared,
+  or the parent of one of these. Raises `errors.InputError` if the data set is missing.
   """
   data_dir, layout = pathlib.Path(data_dir), LAYOUTS[name]
   for place in (data_dir, data_dir / name):
@@ -151,11 +151,11 @@ def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
 
 
 def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) -> tuple[Part, Part]:
-  """Reads the copy that `find` finds, which must have the `expected` numbers of images.
+  """Reads the files that `find` finds, which must have the `expected` numbers of images.
 
-  Returns the training and the test images in the order of the source: uint8 [k,
-  32, 32, 3], and their classes, int32 [k]. Raises `errors.InputError` if no copy is
-  found, or the copy is damaged or incomplete.
+  Returns the training set and the test set. Each is a pair of images, uint8 [k, 32, 32, 3],
+  and classes, int32 [k], in the order of the files. Raises `errors.InputError` if the files
+  are missing, damaged or incomplete.
   """
   path, form = find(data_dir, name)
   layout = LAYOUTS[name]
@@ -182,7 +182,7 @@ def _official(path: pathlib.Path, is_binary: bool, layout: Layout) -> list[Part]
   names = [n + '.bin' * is_binary for n in (*layout.train, layout.test)]
   contents = {}
   if path.is_file():
-    # Files are read in the archive's order, because seeking back unpacks it again.
+    # Read the files in the archive's order, because seeking back would unpack it again.
     with tarfile.open(path, 'r:gz') as archive:
       for member in archive:
         name = pathlib.PurePosixPath(member.name).name
@@ -193,7 +193,7 @@ def _official(path: pathlib.Path, is_binary: bool, layout: Layout) -> list[Part]
   parse = _parse_binary if is_binary else _parse_pickle
   parts = [parse(contents[name], layout) for name in names]
   train = tuple(map(np.concatenate, zip(*parts[:-1], strict=True)))
-  # The source has red, green and blue planes, one after the other.
+  # The files store an image as a red, a green and a blue plane, one after the other.
   return [
     (x.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1), labels) for x, labels in (train, parts[-1])
   ]
@@ -208,7 +208,7 @@ def _parse_binary(content: bytes, layout: Layout) -> Part:
 def _parse_pickle(content: bytes, layout: Layout) -> Part:
   """Parses a pickle like `_parse_binary`, without running code from the pickle."""
   batch = _ArraysOnly(io.BytesIO(content), encoding='bytes').load()
-  # Python 2 wrote bytes for keys.
+  # Python 2 wrote the keys as bytes.
   batch = {k if isinstance(k, str) else k.decode(): v for k, v in batch.items()}
   x, labels = np.asarray(batch['data']), np.asarray(batch[layout.labels_key])
   if x.dtype != np.uint8 or x.shape != (len(labels), _PIXELS):
@@ -217,7 +217,7 @@ def _parse_pickle(content: bytes, layout: Layout) -> Part:
 
 
 def _encode(text: str, encoding: str = 'latin1') -> bytes:
-  """Returns the bytes that an old pickle protocol of Python 3 stored as this text."""
+  """Returns the bytes that old pickle protocols of Python 3 store as this text."""
   return text.encode(encoding)
 
 
@@ -232,7 +232,7 @@ _ALLOWED = {
 
 
 class _ArraysOnly(pickle.Unpickler):
-  """Refuses all functions except `_ALLOWED`, because unpickling calls what a pickle names."""
+  """Allows only the functions in `_ALLOWED`, because a pickle may call any function."""
 
   def find_class(self, module: str, name: str):
     if (module, name) not in _ALLOWED:
@@ -241,10 +241,10 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _prepared(path: pathlib.Path, split: str) -> Part:
-  """Reads a split that TFDS prepared, in the official order if the examples have ids.
+  """Reads the split 'train' or 'test' of a directory that TensorFlow Datasets prepared.
 
-  TFDS shuffles the examples; their ids, 'train_00000' and so on, give the official
-  order. Versions before 3.0.1 have no ids.
+  TensorFlow Datasets shuffles the examples. Their ids, 'train_00000' and so on, restore the
+  official order. Versions before 3.0.1 have no ids; their examples remain shuffled.
   """
   import tensorflow_datasets as tfds
 

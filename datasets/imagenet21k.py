@@ -1,13 +1,13 @@
-"""ImageNet-21k: lists its images and deals them to clients. The input is one of:
+"""Lists the images of ImageNet-21k and assigns them to clients. The input is one of:
 
   n01440764/n01440764_10026.JPEG  in a folder, tar or zip
   n01440764.tar                   in a folder or a tar (`datasets.readers.packed`)
   a text file, or its .gz         a line for each image, SYNSET/NAME.JPEG
 
-All inputs give the same examples, sorted by the bytes of their ids. With a text file,
-the images may be absent. Waghmare et al. (FedSS), section 4.1, use 25,691 clients with
-about 400 images of 20 classes each, but do not say how they assigned the images. Here a
-client receives several shards, each of a different class.
+All inputs give the same examples, sorted by the bytes of their ids. If the input is a text
+file, the image files may be absent. Waghmare et al. (FedSS), section 4.1, use 25,691
+clients with about 400 images of 20 classes each. They do not say how they assigned the
+images. This module gives each client several shards, each of a different class.
 """
 
 import dataclasses
@@ -34,8 +34,8 @@ _TEST, _DEAL = range(2)
 def read(path: str | os.PathLike) -> examples_lib.Examples:
   """Lists the images; each folder is a class.
 
-  Raises `errors.InputError` if the input cannot be read or has no images, or if a line of
-  the text file is repeated or does not name an image in a folder.
+  Raises `errors.InputError` if the input cannot be read or has no images. A line of a text
+  file must name an image in a folder, and no two lines may be equal.
   """
   path = pathlib.Path(path)
   if path.name.lower().endswith(_LISTS) and not path.is_dir():
@@ -75,10 +75,11 @@ def split(
   examples_per_shard: int,
   shards_per_client: int,
 ) -> partitions.Split:
-  """Holds out a share of each class, rounded up or down at random, and deals the rest.
+  """Holds out a share of each class as the test set, and assigns the rest to clients.
 
-  Examples with a label below 0 are not held out, nor is the only example of a class.
-  Raises `errors.InputError` if no example is held out or none is left to deal.
+  The share of a class is rounded up or down at random. Examples with a label below 0 and
+  the only example of a class are not held out. Raises `errors.InputError` if the test set
+  or the training set is empty.
   """
   labels = examples.labels
   test = hold_out.by_fraction(labels, test_share, [seed, _TEST], 'test_share')
@@ -96,19 +97,19 @@ def split(
 def deal(
   labels: np.ndarray, *, examples_per_shard: int, shards_per_client: int, seed
 ) -> partition_lib.Partition:
-  """Cuts each class into shards, and deals the shards to clients at random.
+  """Cuts each class into shards, and assigns the shards to clients at random.
 
-  The examples of a class are shuffled and cut; the last shard may be smaller. Examples
-  with a label below 0 are not dealt. No client has two shards of one class. All shards
-  are dealt to as few clients as possible, so some clients have one shard fewer than
-  `shards_per_client`. (If a class has more shards than this number of clients, there
-  are as many clients as the class has shards, and every client has fewer shards.)
+  The function shuffles the examples of a class before it cuts the class. The last shard of
+  a class may be smaller. Examples with a label below 0 go to no client. No client has two
+  shards of one class. There are as few clients as possible: the number of shards divided
+  by `shards_per_client`, but at least the number of shards of the largest class. So some
+  clients have fewer than `shards_per_client` shards.
   """
   random = np.random.default_rng(seed)
   order = random.permutation(np.flatnonzero(labels >= 0))
   if not len(order):
     raise errors.InputError('no example has a label; give labelled examples')
-  # Shuffle the classes, so that successive clients do not get similar classes.
+  # Shuffle the classes, so that their order does not decide which classes a client combines.
   place_of_class = random.permutation(int(labels.max()) + 1).astype(np.int32)
   places = place_of_class[labels[order]]
   by_class = np.argsort(places, kind='stable')
@@ -124,12 +125,13 @@ def deal(
 
 
 def _owners(shards: np.ndarray, shards_per_client: int, random) -> np.ndarray:
-  """Returns int64 [S], the client of each shard; `shards` int [n] counts each class's shards.
+  """Returns the client of each shard, int64 [S]; `shards` int [n] counts each class's shards.
 
-  Shards are dealt class by class, in turns of one shard per client. Each turn has its
-  own random order of clients. No class has more shards than there are clients, so a
-  client could get two shards of a class only if the class continues into a second
-  turn. Then the shards of the second turn go to clients that have none of the class.
+  The function goes through the shards class by class, in rounds. In a round, each client
+  gets one shard, in a new random order of clients. A class has at most as many shards as
+  there are clients. So a client could get two shards of a class only if the class begins in
+  one round and ends in the next. Then the next round gives the rest of the class to clients
+  that have no shard of this class.
   """
   total = int(shards.sum())
   clients = max(-(-total // shards_per_client), int(shards.max()))

@@ -1,21 +1,22 @@
 """iNaturalist-User-120k and iNaturalist-Geo: photographs of iNaturalist 2017.
 
-  train2017.json, val2017.json   COCO's form: images (id, file_name), categories
-                                 (id, name, supercategory), annotations (image_id,
-                                 category_id); or train_val2017.zip with both
-  inat2017_locations.zip         train2017_locations.json, or that file: an array
-                                 of {id, lat, lon, date, user_id}, null for unknown
+  train2017.json, val2017.json   annotations in COCO's format: images (id, file_name),
+                                 categories (id, name, supercategory) and annotations
+                                 (image_id, category_id). train_val2017.zip may contain
+                                 both files
+  train2017_locations.json       an array of {id, lat, lon, date, user_id}, null if
+                                 unknown. inat2017_locations.zip may contain this file
 
-All files are read as streams. An image's id in splits is its file's name without folder
-and suffix, as in TFF's files. https://github.com/visipedia/inat_comp, 2017.
+The module reads all files as streams. An image's id in split files is its file name
+without folder and suffix, as in TFF's files. https://github.com/visipedia/inat_comp, 2017.
 
-From each class with at least 100 training images, 100 are drawn. The clients are the
-users who took the images, or cells of the earth (Hsu, Qi and Brown: Federated Visual
-Classification with Real-World Data Distribution, ECCV 2020). The cells are those of S2,
-Google's division of the sphere. The six faces of a cube are the cells of level 0, and
-each cell has four children, down to level 30. A cell's id has 64 bits: three for the
-face, two for each level, then a one and zeros. So the ids of a cell's parents are
-prefixes of its own. https://s2geometry.io.
+A split samples 100 training images from each class that has at least 100. The clients are
+the users who took the images, or cells of the earth's surface (Hsu, Qi and Brown:
+Federated Visual Classification with Real-World Data Distribution, ECCV 2020). S2, Google's
+division of the sphere, defines the cells. The cells of level 0 are the six faces of a
+cube, and each cell has four children, down to level 30. A cell's id has 64 bits: three for
+the face, two for each level, then a one and zeros. So the bits for a cell's face and levels
+begin with those of its parent. https://s2geometry.io.
 """
 
 import collections
@@ -46,12 +47,13 @@ _LEVELS = 30  # The deepest level of S2's cells.
 
 
 def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Examples:
-  """Lists the images of train2017.json; those of val2017.json are the test.
+  """Lists the training images of train2017.json and the test images of val2017.json.
 
-  Classes are sorted by their ids. If two classes have the same name, their ids are
-  appended. `positions` reads where images were taken instead of who took them. Raises
-  `errors.InputError` if a file is missing or damaged, an image has no category or
-  several, two images have the same name, or the files do not fit each other.
+  Classes are sorted by their ids. If two classes have the same name, the function appends
+  their ids to the names. With `positions`, the result has the images' positions instead of
+  their users. Raises `errors.InputError` if a file is missing or damaged, an image does not
+  have exactly one category, two images have the same name, or the files do not fit each
+  other.
   """
   files = {name: _find(path, name) for name in _ARCHIVES}
   (train, named), (test, of_test) = _annotations(files[TRAIN]), _annotations(files[VALIDATION])
@@ -86,7 +88,7 @@ def read(path: pathlib.Path, *, positions: bool = False) -> examples_lib.Example
 
 
 def _find(path: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a file, which is in the folder or in a zip there."""
+  """Returns the path of the file `name` in a folder, or in a zip file of the folder."""
   for place in (path / name, path / _ARCHIVES[name] / name):
     if zipped.is_file(place):
       return place
@@ -97,7 +99,7 @@ def _find(path: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def _table(path: pathlib.Path, prefix: str, *keys: str) -> pd.DataFrame:
-  """Returns the values of `keys` in an array of objects; None where a key is missing."""
+  """Reads a JSON array of objects; returns a column for each of `keys`, None for missing keys."""
   rows = json_stream.values(path, prefix, _GET_IT)
   rows = examples_lib.watched(rows, f'reading {path.name}, {prefix}')
   try:
@@ -107,9 +109,10 @@ def _table(path: pathlib.Path, prefix: str, *keys: str) -> pd.DataFrame:
 
 
 def _annotations(path: pathlib.Path) -> tuple[pd.DataFrame, dict[int, str]]:
-  """Reads annotations in COCO's form; the file's keys may come in any order.
+  """Reads annotations in COCO's format; the file's keys may come in any order.
 
-  Returns id, stem and category_id of each image, and the categories' names by id.
+  Returns each image's id, file name without suffix (`stem`) and category_id, and a dict
+  from category ids to names.
   """
   images = _table(path, 'images.item', 'id', 'file_name')
   of_images = _table(path, 'annotations.item', 'image_id', 'category_id')
@@ -130,10 +133,10 @@ def _annotations(path: pathlib.Path) -> tuple[pd.DataFrame, dict[int, str]]:
 
 
 def _locations(path: pathlib.Path, ids: pd.Series) -> tuple[np.ndarray, np.ndarray, list[str]]:
-  """Reads where the images of these ids were taken, and by whom.
+  """Reads the positions and the users of the images with these ids.
 
-  Returns latitudes and longitudes in degrees, float64 [N, 2], NaN where unknown or out
-  of range; users, int32 [N], -1 where unknown; and the names of the users.
+  Returns three values: the latitudes and longitudes in degrees, float64 [N, 2], NaN if
+  unknown or out of range; the users, int32 [N], -1 if unknown; and the users' names.
   """
   rows = _table(path, 'item', 'id', 'lat', 'lon', 'user_id')
   rows = rows[rows['id'].isin(ids)].set_index('id')
@@ -157,7 +160,7 @@ def _locations(path: pathlib.Path, ids: pd.Series) -> tuple[np.ndarray, np.ndarr
 def by_user(
   examples: examples_lib.Examples, seed: int, *, images_per_class: int
 ) -> partitions.Split:
-  """Draws images of each class, and makes a client of each user who took some of them."""
+  """Samples images of each class; each user who took some of these images is a client."""
   numbers, classes = _balanced(examples, seed, images_per_class)
   users = np.full(len(examples), -1, np.int32)
   users[numbers] = examples.users[numbers]
@@ -173,14 +176,17 @@ def by_cell(
   least_share: float,
   most: int,
 ) -> partitions.Split:
-  """Draws images of each class, and makes clients of cells as `of_cells` does."""
+  """Samples images of each class; the clients are cells, as described in `of_cells`."""
   numbers, classes = _balanced(examples, seed, images_per_class)
   clients = of_cells(examples.positions, numbers, most, least_share * most)
   return partitions.Split(clients, classes=classes)
 
 
 def _balanced(examples, seed: int, images_per_class: int):
-  """Draws images of each class that has enough; returns the images and the classes."""
+  """Samples `images_per_class` images of each class that has as many.
+
+  Returns the indices of the images, ascending, and the classes.
+  """
   order, rank, sizes = hold_out.ranked_by_class(examples.labels, np.random.default_rng(seed))
   drawn = order[(rank < images_per_class) & (sizes >= images_per_class)]
   if not len(drawn):
@@ -189,7 +195,10 @@ def _balanced(examples, seed: int, images_per_class: int):
 
 
 def leaves(positions: np.ndarray) -> np.ndarray:
-  """Returns uint64 [N], the cell of level 30 at each latitude and longitude in degrees."""
+  """Returns the cell of level 30 at each position, uint64 [N].
+
+  `positions` float64 [N, 2] has latitudes and longitudes in degrees.
+  """
   import s2geometry as s2
 
   point = s2.S2LatLng.FromDegrees
@@ -198,7 +207,7 @@ def leaves(positions: np.ndarray) -> np.ndarray:
 
 
 def parents(cells: np.ndarray, level: int) -> np.ndarray:
-  """Returns uint64 [N], the cells of `level` that contain these cells of level 30."""
+  """Returns the cells of level `level` that contain these cells of level 30, uint64 [N]."""
   lowest = np.uint64(1) << np.uint64(2 * (_LEVELS - level))
   return (cells & (~lowest + np.uint64(1))) | lowest
 
@@ -209,10 +218,10 @@ def token(cell: int) -> str:
 
 
 def divide(cells: np.ndarray, most: int) -> np.ndarray:
-  """Returns uint64 [N], a cell for each point, so that a cell has at most `most` points.
+  """Assigns points to cells with at most `most` points each; returns uint64 [N].
 
-  `cells` are the points' cells of level 30. These are not divided, so points at one
-  place stay together.
+  `cells` are the points' cells of level 30. A cell of level 30 has no children, so it may
+  have more than `most` points.
   """
   found = np.empty(len(cells), np.uint64)
   rest = np.arange(len(cells))
@@ -228,12 +237,12 @@ def divide(cells: np.ndarray, most: int) -> np.ndarray:
 def of_cells(
   positions: np.ndarray, numbers: Sequence[int], most: int, least: float
 ) -> partition_lib.Partition:
-  """Makes a client of each cell that has at least `least` of the examples `numbers`.
+  """Divides the earth into cells; each cell with at least `least` examples is a client.
 
-  The client's id is the cell's token. `positions` is float64 [N, 2], latitude and
-  longitude; examples with NaN go to no client. A client has at most `most` examples,
-  except where more were taken at one place. Raises `errors.InputError` if no cell
-  remains.
+  The client's id is the cell's token. `numbers` are the indices of the examples.
+  `positions` is float64 [N, 2], latitude and longitude. Examples with the position NaN go
+  to no client. A client has at most `most` examples, except a cell of level 30, which
+  cannot be divided. Raises `errors.InputError` if no cell has enough examples.
   """
   numbers = np.asarray(numbers)
   numbers = numbers[~np.isnan(positions[numbers, 0])]

@@ -1,14 +1,14 @@
-"""Scores three baselines on item histories, which only count and need no training.
+"""Scores three baselines on item histories. The baselines need no training.
 
-Each baseline ranks all items, using counts of the training rows:
+Each baseline ranks all items with counts of the training rows:
 
   popularity    ranks items by their number of rows.
   markov        ranks item b by how often b came directly after the user's last item. Ties
                 go to the more popular item.
-  cooccurrence  count(a, b) is the sum of 1 / k over all b that came k <= 5 items after a.
-                The score of b is the sum of count(a, b) / ((sqrt(popularity(b)) + 5) r)
-                over the user's last ten items a, where the newest item has r = 1. Ties go
-                to the item with the lower number.
+  cooccurrence  ranks item b by the sum of count(a, b) / ((sqrt(popularity(b)) + 5) r) over
+                the user's last ten items a. r is 1 for the newest item, 2 for the item
+                before, and so on. count(a, b) is the sum of 1 / k over all times that b
+                came k <= 5 items after a. Ties go to the item with the lower index.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ import scipy.sparse
 from tff_xc.data import pool as pool_lib
 
 _WINDOW, _RECENT, _SHRINKAGE = 5, 10, 5.0
-_AT_ONCE = 2**20  # The most scores in a block; a single example may have more.
+_AT_ONCE = 2**20  # The largest number of scores in a block of two or more examples.
 RANK = 10  # The cutoff k of hit@k and nDCG@k.
 
 
@@ -33,10 +33,10 @@ def scores(
 ) -> dict[str, dict[str, float]]:
   """Returns hit@k and nDCG@k of each baseline, by name.
 
-  `users` and `items` int [N] hold the rows, sorted by user and then by time. `is_train`
-  bool [N] marks the rows to count. `before` holds the items before each test example, and
-  `labels` int [e] the item that comes next. `leave_out_seen` removes the items before from
-  each ranking.
+  `users` and `items` int [N] are the rows, sorted by user and then by time. `is_train`
+  bool [N] marks the training rows. `before` has the earlier items of each test example, and
+  `labels` int [e] is the item to predict. `leave_out_seen` removes an example's earlier
+  items from its ranking.
   """
   n = before.size
   popularity = np.bincount(items[is_train], minlength=n)
@@ -63,7 +63,7 @@ def scores(
 
 
 def _pairs(users, items, is_train, age: int, n: int) -> scipy.sparse.csr_matrix:
-  """Returns float64 [n, n]: entry [a, b] counts how often b came `age` items after a."""
+  """Counts how often item b came `age` items after item a; returns entries [a, b] of [n, n]."""
   first, second = slice(None, -age), slice(age, None)
   kept = (users[first] == users[second]) & is_train[first] & is_train[second]
   places = items[first][kept], items[second][kept]
@@ -87,7 +87,7 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
     seen = before.some(part).matrix()
     if not leave_out_seen:
       seen = scipy.sparse.csr_matrix(seen.shape, dtype=bool)
-    # All items follow `order`, except those that have a sum or are left out.
+    # Items with a positive sum come first. All other items follow in `order`.
     sums.data[sums.data == 0] = -1.0
     scored = (sums - sums.multiply(seen)).tocoo()
     value, owner = scored.data, scored.row
@@ -101,9 +101,9 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
 
 
 def _blocks(newest: pool_lib.Ranges, more, sizes) -> Iterator[slice]:
-  """Yields slices of examples that have about `_AT_ONCE` sums at most.
+  """Yields slices of examples with at most about `_AT_ONCE` scores.
 
-  An example has `more` int [e] sums, plus `sizes` int [n] for each of its recent items.
+  An example has `more` int [e] scores, plus `sizes` int [n] for each of its recent items.
   """
   each = np.append(0, np.cumsum(sizes[newest.ids]))
   upto = np.cumsum(each[newest.stops] - each[newest.starts] + more)

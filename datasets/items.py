@@ -1,10 +1,10 @@
-"""Loads histories of users and items, to predict the next item of each user.
+"""Loads the item histories of users, for models that predict each user's next item.
 
 A table (`datasets.readers.tables`) has a row for each time that a user bought, watched or
 rated an item. Users are clients, and items are both classes and features. An example is
-one item of a user. Its features are a bag of the last few items before it: the last item
-has the weight 1, the one before 1/2, then 1/3. A user's first item is not an example,
-because no items come before it.
+one item of a user. The features of the example are the items that the user took before,
+with the weights 1, 1/2, 1/3 and so on, newest first. A user's first item is not an
+example, because the user took no item before.
 """
 
 import dataclasses
@@ -23,45 +23,46 @@ from tff_xc import errors, memory, wording
 from tff_xc.data import client_data, partition, pool as pool_lib
 
 LAST, TIME = 'last', 'time'
-# Column names that are found without a flag.
+# The column names that need no flag.
 _USUAL = {
   'user': ('user_id', 'user', 'userId'),
   'item': ('item_id', 'item', 'itemId', 'movieId'),
   'time': ('time', 'timestamp', 'date'),
 }
 _TRAIN, _VALIDATION, _TEST = range(3)
-# A user needs this many items to have a validation example and still a training example.
+# A user with fewer items has no validation example, because no training example would be
+# left.
 _LEAST = 4
-_ENTRY_BYTES = 40  # Memory for each entry of a bag while bags are built.
+_ENTRY_BYTES = 40  # The memory that one item of an example's features needs.
 
 
 class Columns(NamedTuple):
-  """The columns of a table. If a name is empty, the first usual name in the table is used."""
+  """The columns of a table. '' stands for the first of the `_USUAL` names that it has."""
 
   user: str = ''
   item: str = ''
-  time: str = ''  # Without a time column, the order of the rows is used.
+  time: str = ''  # In a table without a time column, later rows are later in time.
 
 
 class Options(NamedTuple):
-  """How examples are made of histories."""
+  """How histories become training, validation and test examples."""
 
-  history: int = 20  # The largest number of items before an example that are its features.
-  # The test is 'last', the last item of each user with two or more items; or 'time', the
-  # latest items of all users, about `test_fraction` of all items.
+  history: int = 20  # The largest number of earlier items in an example's features.
+  # 'last': the test items are the last item of each user with at least two items. 'time':
+  # the test items are the latest `test_fraction` of all users' items.
   test: str = LAST
   test_fraction: float = 0.1
-  # Whether only the first time counts that a user took an item. Rankings then leave out
-  # the items that the user already has.
+  # If true, a user's later rows with the same item are ignored, and rankings leave out the
+  # items that the user already has.
   leave_out_seen: bool = True
   classes: str = ''  # A file with all item names, one per line; '': the table's items.
-  # Whether to hold out examples before the test, which choose the best round.
+  # Whether to hold out the items just before the test items. They choose the best round.
   validation: bool = True
-  # Whether an example is a sequence: up to `history` items of a user and the next one. All
-  # items except the first are targets. Without sequences, an example has one target.
+  # If true, an example is a sequence of up to `history` items of a user and the next item,
+  # and all items except the first are targets. If false, an example has one target.
   sequences: bool = False
-  # The most examples in the test, and in the validation; a random sample if there are
-  # more. 0: all.
+  # The largest number of test examples, and of validation examples. If there are more, a
+  # random sample is used. 0: no limit.
   most_tested: int = 10_000
 
 
@@ -117,11 +118,11 @@ def counts(found: Histories) -> str:
 
 
 def read(path: str | os.PathLike, columns: Columns, least: int = 2, advice: str = '') -> Histories:
-  """Reads a table.
+  """Reads a table; times are numbers or dates (ISO 8601).
 
-  Times are numbers or dates (ISO 8601). Raises `errors.InputError` if the file is missing
-  or damaged, lacks a column, has a row without a user, item or time, or has fewer than
-  `least` items. `advice` is passed to `columns_of`.
+  Raises `errors.InputError` if the file is missing or damaged, lacks a column, has a row
+  without a user, item or time, or has fewer than `least` items. `advice` is passed to
+  `columns_of`.
   """
   named = columns_of(path, columns, advice)
   users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
@@ -146,9 +147,10 @@ def read(path: str | os.PathLike, columns: Columns, least: int = 2, advice: str 
 
 
 def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> dict[str, str]:
-  """Returns the names of a table's columns 'user', 'item' and, if there is one, 'time'.
+  """Returns a table's column names by role: 'user', 'item' and, if the table has it, 'time'.
 
-  If a column is missing, the error gives `advice`; '': to name the column with a flag.
+  If a column is missing, the error message ends with `advice`. If `advice` is '', the
+  message says which flag names the column.
   """
   header, named = tables.header(path), {}
   for role, given in columns._asdict().items():
@@ -171,7 +173,10 @@ def columns_of(path: str | os.PathLike, columns: Columns, advice: str = '') -> d
 
 
 def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
-  """Returns the rows' times as int64 or float64; `kinds` collects 'dates' and 'numbers'."""
+  """Returns the rows' times as int64 or float64.
+
+  Adds 'dates' or 'numbers' to `kinds`; raises InputError if the set then has both.
+  """
   values = batch.columns[column]
   values = pd.Series(values, dtype=object if isinstance(values, list) else None)
   is_date = values.dtype.kind == 'M'
@@ -192,7 +197,7 @@ def _times(batch: tables.Batch, column: str, kinds: set[str]) -> np.ndarray:
 def federated(name: str, found: Histories, options: Options) -> client_data.FederatedDataset:
   """Makes a data set in which each user with training examples is a client.
 
-  Raises `errors.InputError` if there is no training or no test example.
+  Raises `errors.InputError` if there are no training examples or no test examples.
   """
   if options.leave_out_seen:
     found = first_times(found)
@@ -236,11 +241,12 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
   if options.leave_out_seen:
     seen = bags._replace(starts=np.where(is_train, of, starts))
     pool = dataclasses.replace(pool, seen=seen)
-  elif not options.sequences:  # An item that occurs twice is one entry of a bag.
+  elif not options.sequences:  # Repeated items of an example share one entry.
     sizes = [np.diff(block.x.indptr) for block in pool.blocks()]
     pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
   if options.sequences:
-    # Keep the training examples of each user in which every item is a target once.
+    # Keep every `history`-th training example of a user, counted from the last one. Then
+    # each item is a target once.
     left = np.cumsum(is_train[::-1])[::-1]
     is_train &= (left - left[_ends(owners, is_train)]) % options.history == 0
   training = np.unique(owners[is_train])
@@ -270,7 +276,7 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
 
 
 def _sample(numbers: np.ndarray, options: Options) -> np.ndarray:
-  """Returns the numbers, ascending, or a random sample if there are too many."""
+  """Returns `numbers`, or a sorted random sample if there are more than `most_tested`."""
   if not 0 < options.most_tested < len(numbers):
     return numbers
   random = np.random.default_rng(0)
@@ -278,7 +284,7 @@ def _sample(numbers: np.ndarray, options: Options) -> np.ndarray:
 
 
 def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
-  """Returns int [N], the index of the last training example of each example's user."""
+  """Returns the index of the last training example of each example's user, int [N]."""
   places = np.where(is_train, np.arange(len(owners)), -1)
   last = np.full(owners.max() + 1, -1)
   np.maximum.at(last, owners, places)
@@ -286,7 +292,11 @@ def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
 
 
 def _parted(found: Histories, options: Options) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the index of the first item of each item's user, and each item's part, int [N]."""
+  """Returns two arrays, int [N], for the N items of all users.
+
+  The first array has the index of the first item of the item's user. The second array has
+  _TRAIN, _VALIDATION or _TEST.
+  """
   sizes = np.bincount(found.users, minlength=len(found.user_names))
   ends = np.cumsum(sizes)[found.users]
   starts = ends - sizes[found.users]
@@ -305,7 +315,7 @@ def _parted(found: Histories, options: Options) -> tuple[np.ndarray, np.ndarray]
 
 
 def first_times(found: Histories) -> Histories:
-  """Returns histories that keep only the first time that a user took each item."""
+  """Keeps only the first time that a user took each item."""
   keys = found.users.astype(np.int64) * len(found.item_names) + found.items
   kept = np.sort(np.unique(keys, return_index=True)[1])
   columns = {name: getattr(found, name)[kept] for name in Histories._fields[:3]}
@@ -313,10 +323,10 @@ def first_times(found: Histories) -> Histories:
 
 
 def of_model(path: str | os.PathLike, description, class_names) -> Histories:
-  """Reads a table for a trained model, with the model's item numbers.
+  """Reads a table for a trained model, and numbers the items as the model does.
 
-  `class_names` are the model's items; None: the items are numbers. Rows with unknown items
-  are left out, and their number is printed.
+  `class_names` are the names of the model's items; None: the names are numbers. The
+  function leaves out rows with items that the model does not know, and prints how many.
   """
   how, n = description.preprocessing, description.num_classes
   header, named = tables.header(path), how.get('columns') or {}
@@ -340,7 +350,10 @@ def of_model(path: str | os.PathLike, description, class_names) -> Histories:
 
 
 def blocks(found: Histories, description, size: int) -> Iterator[examples_lib.Block]:
-  """Yields blocks of all users of `of_model`; the model predicts each user's next item."""
+  """Yields the users of a result of `of_model` in blocks.
+
+  A model predicts the next item of each user.
+  """
   how, total = description.preprocessing, len(found.user_names)
   ends = np.cumsum(np.bincount(found.users, minlength=total))
   starts = np.append(0, ends[:-1])
@@ -357,7 +370,8 @@ def blocks(found: Histories, description, size: int) -> Iterator[examples_lib.Bl
 def baselines(found: Histories, options: Options) -> dict[str, dict[str, float]]:
   """Returns the scores of `item_baselines`.
 
-  All training rows are counted, including a user's first item, which is not an example.
+  The baselines count all training rows. These rows include users' first items, which are
+  not examples.
   """
   found = first_times(found) if options.leave_out_seen else found
   starts, parts = _parted(found, options)

@@ -4,14 +4,16 @@
   train_attribution.csv  id,url,author,license,title
   train_clean.csv        landmark_id,images: ids with spaces between them
 
-Each file may also be a `.gz`. An image's user is its author. Weyand et al.: Google
-Landmarks Dataset v2, CVPR 2020; https://github.com/cvdfoundation/google-landmark.
+Each file may be compressed with gzip (`.gz`). An image's user is its author. Weyand et
+al.: Google Landmarks Dataset v2, CVPR 2020;
+https://github.com/cvdfoundation/google-landmark.
 
 Hsu, Qi and Brown (2020) keep landmarks with at least 30 images by at least 10
 authors, and authors with at least 30 images of at least 5 landmarks. They do not say
-which filter they apply first, and each filter may undo the other. Here both are applied
-until nothing changes. The result is the largest set of images that passes both filters,
-whatever their order.
+which filter they apply first. After one filter has removed images, landmarks or authors
+may fail the other filter. This module therefore repeats both filters until nothing
+changes. The result is the largest set of images that passes both filters, and it does not
+depend on their order.
 """
 
 import pathlib
@@ -112,11 +114,11 @@ def split(
   min_author_landmarks: int,
   max_test: int,
 ) -> partitions.Split:
-  """Makes clients of the authors that pass `fixed_point`, and a test of other authors.
+  """Makes a client of each author who passes `fixed_point`, and a test set of other authors.
 
-  The test has at most `max_test` images of each remaining landmark, drawn at random from
-  authors who are not clients. Images of unknown authors are left out. Raises
-  `errors.InputError` if nothing remains.
+  The test set is a random sample of at most `max_test` images of each remaining landmark,
+  by authors who are not clients. Images by unknown authors are left out. Raises
+  `errors.InputError` if no image passes.
   """
   landmarks, authors = examples.labels, examples.users
   kept = fixed_point(
@@ -150,11 +152,11 @@ def fixed_point(
   of_landmark: tuple[int, int],
   of_author: tuple[int, int],
 ) -> np.ndarray:
-  """Returns bool [N]: the largest set of images that passes both filters.
+  """Returns the largest set of images that passes both filters, bool [N].
 
-  `landmarks` and `authors` are int [N]; images with an author below 0 do not pass.
-  `of_landmark` is the least number of images, and of authors, that a landmark needs.
-  `of_author` is the least number of images, and of landmarks, that an author needs.
+  `landmarks` and `authors` are int [N]. Images with an author below 0 do not pass. A
+  landmark needs at least `of_landmark` (images, authors), and an author needs at least
+  `of_author` (images, landmarks).
   """
   known = authors >= 0
   num_authors = int(authors.max(initial=0)) + 1

@@ -1,20 +1,20 @@
-"""Omniglot, with the drawers of each alphabet as clients.
+"""Omniglot, with the people who drew each alphabet ("drawers") as clients.
 
 Lake, Salakhutdinov, Tenenbaum: Human-level concept learning through probabilistic
-program induction, Science 350 (2015). The set has 1,623 characters of 50 alphabets, each
-drawn once by 20 people. Drawers are numbered within each alphabet, so 'Greek/07' and
-'Latin/07' are two clients.
+program induction, Science 350 (2015). The data set has 1,623 characters of 50 alphabets.
+Each of 20 people drew each character once. Drawers are numbered within each alphabet, so
+'Greek/07' and 'Latin/07' are two clients.
 
-The 964 background classes are the n classes. The first drawers of each background
-alphabet are the training clients (480 with the default 16); the other drawers' images
-are the top-1 test (3,856). The 659 evaluation classes are never trained on. Their
-13,180 images are the retrieval test, whose labels start from 0.
+The model learns the 964 background classes. The first 16 drawers (by default) of each
+background alphabet are the 480 training clients. The 3,856 background images by other
+drawers are the test set for top-1 accuracy. The 13,180 images of the 659 evaluation
+classes are the retrieval set. Nobody trains on these classes, and their labels start at 0.
 
-The drawings come from `omniglot_1623.npz`, one file of packed bits (see `_of_npz`), or
-from the official `images_background` and `images_evaluation`, each a folder or `.zip` of
-`<Alphabet>/character<NN>/<id>_<drawer>.png`, 105×105, black on white. Both sources give
-the same numbers to the drawings. In each part, drawings are sorted by alphabet and
-character as strings.
+The module reads the drawings from one of two sources. `omniglot_1623.npz` is one file of
+packed bits (see `_of_npz`). The official `images_background` and `images_evaluation` are
+each a folder or `.zip` of `<Alphabet>/character<NN>/<id>_<drawer>.png`, 105×105 pixels,
+black on white. A drawing has the same index in both sources: background drawings come
+first, sorted by alphabet and character as strings, and then by drawer.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SIDE = 105  # The width and height of every drawing, in pixels.
 NPZ = 'omniglot_1623.npz'
 PARTS = ('images_background', 'images_evaluation')
-# Drawings are decoded in chunks of this size, which limits memory to 60 MB.
+# The number of drawings that are decoded at a time, which limits memory to 60 MB.
 _CHUNK = 1024
 _DRAWING = re.compile(r'(?:^|/)([^/]+/character\d+)/\d+_(\d+)\.png$')
 _GET_IT = (
@@ -46,7 +46,7 @@ _GET_IT = (
 
 
 class Counts(NamedTuple):
-  """The counts of a complete copy; a copy with other counts is refused."""
+  """The counts of a complete copy. The module refuses a copy with other counts."""
 
   background: int = 964
   evaluation: int = 659
@@ -71,12 +71,13 @@ def load(
 ) -> 'client_data.FederatedDataset':
   """Loads Omniglot; images are decoded on demand.
 
-  `x` is uint8 [image_size, image_size], ink 255 on 0; `image_size` is 1 to 105. The
-  first `train_drawers` drawers of each alphabet are the training clients, and the others'
-  images are the test. Raises `errors.InputError` for a bad argument, and for data that are
-  missing, damaged or differ from the `expected` counts.
+  `x` is uint8 [image_size, image_size], 255 for ink and 0 for paper. `image_size` is 1 to
+  105. The first `train_drawers` drawers of each background alphabet are the training
+  clients, and the images by other drawers are the test set. Raises `errors.InputError` if
+  an argument is bad, or the data are missing, are damaged or do not have the `expected`
+  counts.
   """
-  # Imported here because `find` does not need these.
+  # `find` does not need these modules.
   import tensorflow as tf
 
   from tff_xc.data import client_data, pool
@@ -114,13 +115,13 @@ def load(
 
 
 def shrink(ink: np.ndarray, size: int) -> np.ndarray:
-  """Resizes ink, uint8 [k, side, side] of 0 and 1, exactly by area averaging.
+  """Resizes images, uint8 [k, side, side] with 1 for ink and 0 for paper, by area averaging.
 
-  Returns uint8 [k, size, size]. A new pixel is 255 times the mean of the area that it
-  covers; an old pixel at the border of the area counts by its covered part (OpenCV's
-  INTER_AREA). In units of 1/size of an old pixel, these parts and all sums below are
-  whole numbers, which float32 represents exactly. So the result depends neither on the
-  machine nor on the batches.
+  Returns uint8 [k, size, size]. A new pixel is 255 times the mean of the old pixels that it
+  covers. If it covers an old pixel in part, this part is the pixel's weight (OpenCV's
+  INTER_AREA). In units of 1/size of an old pixel, all weights and sums below are whole
+  numbers, which float32 represents exactly. So the result depends neither on the machine
+  nor on the batches.
   """
   side = ink.shape[-1]
   new, old = np.arange(size)[:, None] * side, np.arange(side) * size
@@ -133,11 +134,11 @@ def shrink(ink: np.ndarray, size: int) -> np.ndarray:
 def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
   """Finds Omniglot in `<data_dir>/omniglot` or `<data_dir>`; decodes nothing.
 
-  The `.npz` has precedence over folders, and folders over zips. Returns the class
-  names 'Alphabet/characterNN', background first, and a function that decodes
-  drawings. The function takes int [k], the drawings' numbers, and returns uint8
-  [k, 105, 105], with 1 for ink. A drawing's number is class · drawers + drawer − 1.
-  Raises the errors of `load`.
+  The `.npz` has precedence over folders, and folders have precedence over zip files.
+  Returns the class names 'Alphabet/characterNN', background first, and a function that
+  decodes drawings. The function takes the drawings' indices, int [k], and returns uint8
+  [k, 105, 105], with 1 for ink. A drawing's index is class · drawers + drawer − 1. Raises
+  the errors of `load`.
   """
   places = [pathlib.Path(data_dir) / 'omniglot', pathlib.Path(data_dir)]
   for place in places:
@@ -156,10 +157,11 @@ def find(data_dir: str | os.PathLike, expected: Counts = OFFICIAL) -> _Found:
 
 
 def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
-  """Reads the packed file, about 45 MB, and keeps it packed in memory.
+  """Reads the file of packed bits, about 45 MB, and keeps the bits packed in memory.
 
-  `bits` is uint8 [N, 105, 14] (ink 1, rows padded to whole bytes), `label` [N] holds
-  indices into `class_names`, `drawer` [N] counts from 1, and `is_evaluation` is bool [N].
+  The file has these arrays: `bits`, uint8 [N, 105, 14], with 1 for ink and each row of
+  pixels padded to whole bytes; `label` [N], indices into `class_names`; `drawer` [N], from
+  1; and `is_evaluation`, bool [N].
   """
   found = arrays.read(path)
   try:
@@ -184,7 +186,7 @@ def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
 
 
 def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
-  """Lists both parts; a PNG is read on demand."""
+  """Lists the images of both `PARTS`; reads a PNG file only when its image is used."""
   from datasets.readers import images as store_lib
 
   keys, places = [], []
@@ -208,7 +210,7 @@ def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:
 
 
 def _ink(data: bytes) -> np.ndarray:
-  """Decodes a PNG to uint8 [105, 105], ink 1."""
+  """Decodes a PNG to uint8 [105, 105], with 1 for ink."""
   image = decode.rgb(data).convert('L')
   if image.size != (SIDE, SIDE):
     raise ValueError(f'{image.height}×{image.width} pixels, expected {SIDE}×{SIDE}')
@@ -218,9 +220,10 @@ def _ink(data: bytes) -> np.ndarray:
 def _numbered(
   source, keys: list[tuple[bool, str, int]], expected: Counts
 ) -> tuple[list[str], np.ndarray]:
-  """Returns the class names, and for each drawing number its index in `keys`.
+  """Sorts the drawings; returns the class names and the order, int64 [N], indices into `keys`.
 
-  A key is (is_evaluation, class name, drawer); each must occur exactly once.
+  The key of a drawing is (is_evaluation, class name, drawer). Each key must occur exactly
+  once.
   """
   classes = sorted({key[:2] for key in keys})
   evaluation = sum(is_evaluation for is_evaluation, _ in classes)

@@ -2,13 +2,14 @@
 
 The photographs are in a folder, a tar or a zip (`readers.images`). Each class has a
 folder, unless a split file names the users and classes of the images (`splits.deal`).
-Images are decoded when they are used, by one thread per core, and decoded images are
-cached up to a limit.
+An image is decoded when it is used, by one thread per core. The decoded images are cached
+up to a limit.
 
-A file in the user's cache records which images can be decoded. It holds a key of 8
-bytes for each image, a hash of the image's name and of its file's size and time. So
-an image is checked once, even if the split changes or a check is interrupted. Images
-that cannot be decoded are tried again each time, because a disk error may be temporary.
+A file in the user's cache folder records which images can be decoded. For each image it
+has a key of 8 bytes, a hash of the image's name and of its file's size and time. So an
+image is checked only once, even if the split changes or the user interrupts the check. An
+image that cannot be decoded is checked again each time, because a disk error may be
+temporary.
 """
 
 import concurrent.futures
@@ -36,12 +37,13 @@ from datasets.splits import deal, split_files
 from tff_xc import errors
 from tff_xc.data import client_data, pool as pool_lib
 
-# The most bytes of decoded images that are cached: 43,000 images of 64 x 64.
+# The largest number of bytes of decoded images in the cache: 43,000 images of 64 x 64.
 CACHE = 2**29
 SKIP, FAIL = 'skip', 'fail'
-# Increase this when more or fewer images become readable.
+# Increase this when a change of the code makes more or fewer images readable.
 _VERSION = 1
-# A check decodes `_BLOCK` images at a time. With `_MANY` it takes minutes and is announced.
+# The check decodes `_BLOCK` images at a time. A check of `_MANY` images takes minutes and
+# prints a message first.
 _BLOCK, _MANY = 256, 20_000
 _CURE = 'mend or remove it, or leave it out with --corrupt=skip'
 
@@ -57,15 +59,15 @@ def load(
 ) -> client_data.FederatedDataset:
   """Loads images of a folder, tar or zip; `x` is uint8 [side, side, 3].
 
-  With `corrupt` 'skip', every image is decoded once, and images that are damaged, or that
-  the split names but that are missing, are left out. With 'fail', both are errors; a
-  damaged image raises its error when it is first used. Without `checks`, no image is
-  decoded before it is used. `features` names the features of TFRecords. Raises
-  `errors.InputError` if images or files of the split are missing or damaged, or there are
-  fewer than two classes.
+  If `corrupt` is 'skip', the function decodes every image once and leaves out damaged
+  images. It also leaves out images that the split names and the store lacks. If `corrupt`
+  is 'fail', such images are errors. A damaged image then raises its error when it is first
+  used. If `checks` is false, no image is decoded before it is used. `features` names the
+  features of TFRecords. Raises `errors.InputError` if images or files of the split are
+  missing or damaged, or there are fewer than two classes.
   """
   store = store_lib.open_store(path, features)
-  # The files of the split are read before any image is left out.
+  # Read the files of the split before the slow check, so that their errors come first.
   places, data = _labelled(store, choice, corrupt)
   if corrupt == SKIP and checks:
 
@@ -101,7 +103,10 @@ def load(
 
 
 def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
-  """Returns the images of the store, or those that a split names, and their places in it."""
+  """Returns the indices of the images in the store, and the images as `Examples`.
+
+  The images are those that a split file names or, without a split file, all images.
+  """
   if choice.is_file:
     places, found = _of_split(store, choice, corrupt)
     return places, found.listed(choice.classes)
@@ -115,7 +120,7 @@ def _labelled(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Exa
 
 
 def _of_split(store, choice, corrupt: str) -> tuple[np.ndarray, examples_lib.Examples]:
-  """Returns the images that a split names, and their places in the store."""
+  """Returns the indices in the store of the images that a split names, and the images."""
   data = split_files.read(choice.split, choice.test_file).examples
   places = store_lib.find(store, data.ids)
   missing = places < 0
@@ -145,7 +150,7 @@ def _without(
   why: str,
   cure: str,
 ) -> tuple[np.ndarray, examples_lib.Examples]:
-  """Leaves out the images marked in `bad`, bool [N], and prints how many and why."""
+  """Leaves out the images marked in `bad`, bool [N], and prints their number and the reason."""
   if not bad.any():
     return places, data
   first = repr(data.ids.take(np.flatnonzero(bad)[:1])[0])
@@ -199,10 +204,10 @@ def _pool(store: store_lib.Store, places, labels, side: int) -> pool_lib.Pool:
 
 
 def fitted(store: store_lib.Store, description, number: int) -> np.ndarray:
-  """Returns an image as uint8 in the model's shape, resized like its training images.
+  """Returns an image as uint8 in the model's shape, resized like the model's training images.
 
-  Raises one of `decode.DAMAGE` for a damaged image, and InputError for an image in colour
-  if the model takes grey ones.
+  Raises one of `decode.DAMAGE` if the image is damaged. Raises InputError if the image has
+  colours and the model takes grey images.
   """
   height, width, *channels = description.shape
   how = description.preprocessing.get('fit', 'crop')
@@ -219,9 +224,9 @@ def fitted(store: store_lib.Store, description, number: int) -> np.ndarray:
 def blocks(
   store: store_lib.Store, description, size: int, own: Sequence[str] = ()
 ) -> Iterator[tuple[list[int], examples_lib.Block]]:
-  """Yields blocks of readable images, `fitted` to a trained model, and their numbers.
+  """Yields blocks of readable images, resized by `fitted`, and the images' store indices.
 
-  The candidate labels of an image are `own` and the names of the folders around it.
+  The possible labels of an image are the names of the folders around it, and `own`.
   """
   root = pathlib.Path(os.path.realpath(store.path))
 
@@ -253,7 +258,10 @@ def blocks(
 
 
 def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
-  """Returns a checksum of the images' names, the parts' labels and the bytes of some images."""
+  """Returns a checksum of all image names, of the bytes of some images, and of `parts`.
+
+  A part, the test or retrieval set, adds its indices and labels to the checksum.
+  """
   found = hashlib.blake2b(digest_size=8)
   for numbers in examples_lib.blocks(len(places)):
     found.update('\0'.join(store.names.take(places[numbers])).encode())
@@ -269,9 +277,9 @@ def _checksum(store: store_lib.Store, places, labels, *parts) -> str:
 def readable(
   store: store_lib.Store, places: np.ndarray, check: Callable[[np.ndarray], Sequence[bool]]
 ) -> np.ndarray:
-  """Returns bool [k], whether the image at each place can be decoded.
+  """Returns whether the images with the store indices `places` can be decoded, bool [k].
 
-  `check` decodes a block of images that the cache does not know.
+  The function calls `check` with blocks of the images that are not yet in the cache.
   """
   file = parsed_cache.path(store.path, 'readable')
   keys = _keys(store, places)
@@ -289,8 +297,8 @@ def readable(
   blocks = [unknown[i : i + _BLOCK] for i in range(0, len(unknown), _BLOCK)]
   for block in examples_lib.watched(blocks, 'checking', len, len(unknown)):
     found[block] = check(places[block])
-    # One write, because other processes may add keys too. If the disk is full, the images
-    # are decoded again next time.
+    # Append all keys with one write, because other processes may also append keys. If the
+    # disk is full, the next run decodes the images again.
     with contextlib.suppress(OSError), file.open('ab', buffering=0) as opened:
       opened.write(keys[block[found[block]]].tobytes())
   return found

@@ -1,4 +1,4 @@
-"""Reads the lists of Stanford Online Products, as their owners distribute them.
+"""Reads the published lists of training and test images of Stanford Online Products.
 
   Ebay_train.txt, Ebay_test.txt
     image_id class_id super_class_id path
@@ -26,10 +26,10 @@ FOLDER = 'Stanford_Online_Products'
 def read(path: str | os.PathLike) -> examples_lib.Examples:
   """Reads both lists from a folder or zip; the image files may be absent.
 
-  Classes are numbered in the order of their ids. The test list becomes the part
-  `retrieval`; its classes are numbered after all training classes. In the published
-  lists, a class's number is its id minus 1. Raises `errors.InputError` if a list is
-  missing or damaged, an image is listed twice, or the lists have a class in common.
+  Classes are numbered in the order of their ids. The images of the test list become the
+  retrieval examples, and their classes are numbered after all training classes. For the
+  published lists, a class's number is its id minus 1. Raises `errors.InputError` if a list
+  is missing or damaged, an image is listed twice, or the lists have a class in common.
   """
   lists, parts, facts = {name: _list(pathlib.Path(path), name) for name in (TRAIN, TEST)}, [], {}
   both = pd.concat(lists.values())

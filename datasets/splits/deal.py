@@ -1,7 +1,8 @@
-"""Makes clients and a test of the user's own data, as `--split` says.
+"""Assigns the user's own examples to clients and to a test set, as `--split` says.
 
-`rules.parse` and `split_path` say what a split may be. `--test_file` or the split's
-test.csv names the test examples; `--test_fraction` holds out the same share of each class.
+`rules.parse` and `split_path` describe the values of `--split`. `--test_file` or the
+split's test.csv names the test examples. Or `--test_fraction` holds out the same share of
+each class as the test set.
 """
 
 import dataclasses
@@ -21,13 +22,13 @@ _RULE, _TEST = range(2)
 
 
 class Choice(NamedTuple):
-  """How to make clients and a test of the user's own data."""
+  """How to make clients and a test set from the user's own data."""
 
   split: str = ''  # See `rules.parse`.
-  test_file: str = ''  # '': the test of the split or of the data.
+  test_file: str = ''  # '': use the test set of the split or of the data.
   test_fraction: float = 0.0  # The share of training examples to hold out; 0: none.
-  seed: int = 0  # The seed that draws clients and held-out examples.
-  test_examples: int = 0  # The size of a sample of the test; 0: all.
+  seed: int = 0  # The seed for sampling clients and held-out examples.
+  test_examples: int = 0  # The size of a random sample of the test set; 0: all test examples.
   # A file with all class names, one per line; '': the classes of the data.
   classes: str = ''
 
@@ -58,10 +59,11 @@ class Parts(NamedTuple):
   """The training examples of each client, and the test examples."""
 
   clients: partition_lib.Partition
-  test: np.ndarray | None = None  # The numbers of test examples; None: there is no test.
-  # The same clients with their own test examples; None: these are not known.
+  test: np.ndarray | None = None  # The indices of the test examples; None: no test set.
+  # Each client's own test examples; None: they are not known.
   held_out: partition_lib.Partition | None = None
-  # The examples with the users of a split; each keeps one label, -1 if it has no client.
+  # All examples, with the users of the split. Each training example has one label, -1 if it
+  # has no client.
   data: examples_lib.Examples | None = None
 
 
@@ -74,14 +76,14 @@ def parts(
   rule: tuple[str, Mapping, Sequence[int]] | None = None,
   test_stream: int = _TEST,
 ) -> Parts:
-  """Joins data and split, holds out the test, and deals the rest to clients.
+  """Applies the choice to the data: holds out a test set and assigns the rest to clients.
 
-  Users without training examples do not become clients. From a set of labels, a training
-  example keeps the label that the split names, or a random one. `rule` (name, settings,
-  seed) replaces the rule of the choice, and `test_stream` is the random stream of the
-  test. Raises `errors.InputError` if there are no users or two test parts, or a split is
-  damaged or does not fit the data. In errors, `where` names the data, and `to_name_users`
-  says how the data could name users.
+  Users without training examples do not become clients. A training example with a set of
+  labels keeps one label: the label that the split file names, or a random one. `rule`
+  (name, settings, seed) replaces the rule that `choice.split` names. `test_stream` is the
+  random stream that samples the test set. Raises `errors.InputError` if there are no users
+  or two test sets, or a split is damaged or does not fit the data. In error messages,
+  `where` names the data, and `to_name_users` says how the data could name users.
   """
   if choice.is_file:
     data = _of_split(data, choice, where)
@@ -137,7 +139,7 @@ def parts(
 
 
 def deal(data: examples_lib.Examples, choice: Choice, rule=None) -> partition_lib.Partition:
-  """Deals examples to clients by `rule`, or else by the rule of the choice."""
+  """Assigns examples to clients by `rule` or, if it is None, by the rule of the choice."""
   name, settings, seed = rule or (*rules.parse(choice.split), [choice.seed, _RULE])
   try:
     return rules.deal(name, data, seed, **settings).train
@@ -147,7 +149,7 @@ def deal(data: examples_lib.Examples, choice: Choice, rule=None) -> partition_li
 
 
 def sampled(test: np.ndarray | None, choice: Choice, where: str) -> np.ndarray | None:
-  """Returns a sample of `choice.test_examples` test examples; 0: all."""
+  """Samples `choice.test_examples` test examples; 0: returns all test examples."""
   if not choice.test_examples:
     return test
   if test is None:
@@ -159,9 +161,9 @@ def sampled(test: np.ndarray | None, choice: Choice, where: str) -> np.ndarray |
 
 
 def described(size: int, noun: str, class_names: Sequence, tests: int, clients: int) -> str:
-  """Returns `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
+  """Describes a data set: `60 images of 4 classes (cat, dog, ...), 6 of them test; 6 clients`.
 
-  `size` counts all examples, and `tests` the test examples.
+  `size` is the number of all examples, and `tests` is the number of test examples.
   """
   first = [wording.shown(name) for name in class_names[:3]]
   first = [n if len(n) < 30 else f'{n[:27]}...' for n in first]
@@ -175,14 +177,14 @@ def described(size: int, noun: str, class_names: Sequence, tests: int, clients: 
 
 
 def with_test(data: examples_lib.Examples, test_file: str, where: str) -> examples_lib.Examples:
-  """Returns the examples with the test that a CSV `image_id,class` names."""
+  """Marks the examples that a CSV file `image_id,class` names as test examples."""
   split = split_files.read_test(test_file)
   test = split_files.join(data, split, split.examples.train, where)
   return dataclasses.replace(data, test=test)
 
 
 def _of_split(data: examples_lib.Examples, choice: Choice, where: str) -> examples_lib.Examples:
-  """Returns the examples with the users and the test of a split."""
+  """Returns the examples with the users and the test set of a split file."""
   split = split_files.read(choice.split, choice.test_file, sets=data.has_sets)
   named = split.examples
   if named.retrieval is not None:
@@ -211,7 +213,11 @@ def _of_split(data: examples_lib.Examples, choice: Choice, where: str) -> exampl
 
 
 def _joined(data, split, rows: np.ndarray, where: str):
-  """Returns the examples that rows of a split name, and the label that each keeps."""
+  """Returns the indices of the examples that `rows` of a split file name, and their labels.
+
+  The label of an example is the class in its row. For examples with sets of labels, the
+  class must be one number.
+  """
   classes = np.array(split.class_ids)[split.examples.labels[rows]]
   if not data.has_sets:
     return split_files.join(data, split, rows, where), classes

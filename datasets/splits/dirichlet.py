@@ -3,13 +3,13 @@
 Hsu, Qi and Brown: Federated visual classification with real-world data
 distribution, ECCV 2020, https://arxiv.org/abs/2003.08082, appendix B.1.
 
-Client k's distribution of classes is q_k ~ Dir(alpha p), where p is the share of each
-class in the data. So alpha is the total concentration, not that of one class. Clients
-are filled one after the other: draw a class from q_k, take one of its examples that no
-client has, and repeat until the client is full. A class without remaining examples is
-left out, and the rest of q_k is renormalised (eq. 5). If nothing is left of q_k, classes
-are drawn uniformly from those that still have examples. With alpha = 0 a client has one
-class, and the numbers of clients with each class are in proportion to p.
+Client k's distribution of classes is q_k ~ Dir(alpha p). Here p has the share of each class
+in the data, and alpha is the total concentration of all classes. The rule fills one client
+after the other. It samples a class from q_k, gives the client an unused example of this
+class, and repeats both steps until the client is full. When all examples of a class are
+used, the rule removes the class from q_k and renormalises q_k (eq. 5). If no class of q_k
+is left, it samples classes uniformly from all that still have examples. With alpha = 0, each
+client has one class, and the number of clients with a class is in proportion to p.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from datasets import examples as examples_lib
 from tff_xc import errors, wording
 from tff_xc.data import partition as partition_lib
 
-# The least concentration of a class. Division by a smaller number may overflow.
+# The smallest concentration of a class. Division by a smaller number may overflow.
 _LEAST = 1e-300
 
 
@@ -31,14 +31,15 @@ def partition(
   examples_per_client: int,
   size_deviation: float,
 ) -> partition_lib.Partition:
-  """Deals examples to clients '0' to 'K - 1'.
+  """Assigns examples to clients '0' to 'K - 1'.
 
   Takes O(K · n + N log N) time. A client's examples keep their order, and examples with a
-  label below 0 are not dealt. With 0 `examples_per_client` all examples are dealt, and the
-  sizes of clients differ by one at most. `size_deviation` is the standard deviation of the
-  logarithm of clients' sizes, which are then log-normal. (This is our addition: the paper's
-  synthetic clients have equal sizes, its real ones do not.) Raises `errors.InputError` if
-  there are too few examples.
+  label below 0 go to no client. If `examples_per_client` is 0, all labelled examples go to
+  clients, and the sizes of clients differ by at most one. If `size_deviation` is not 0, the
+  sizes of clients are log-normal, and `size_deviation` is the standard deviation of their
+  logarithm. (The log-normal sizes are our addition. In the paper, synthetic clients have
+  equal sizes and real clients do not.) Raises `errors.InputError` if there are too few
+  examples.
   """
   labels, random = examples.labels, np.random.default_rng(seed)
   counts = np.bincount(labels[labels >= 0])
@@ -46,10 +47,10 @@ def partition(
   left = counts[present]
   sizes = _sizes(int(left.sum()), clients, examples_per_client)
   if size_deviation:
-    # A separate generator draws sizes, so that they do not change the other draws.
+    # A separate generator samples the sizes, so that they do not change other random numbers.
     apart = np.random.default_rng([seed, 1])
     sizes = _unequal(sum(sizes), clients, size_deviation, apart)
-  # The examples are sorted by class, in random order within each class.
+  # Sort the examples by class, in random order within each class.
   order = random.permutation(np.flatnonzero(labels >= 0))
   order = order[np.argsort(labels[order], kind='stable')]
   next_of = np.cumsum(left) - left
@@ -75,23 +76,24 @@ def partition(
 def draw_classes(
   log_q: np.ndarray, size: int, left: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
-  """Returns int64 [n]: how many examples of each class a client draws.
+  """Samples the classes of a client; returns the number of examples of each class, int64 [n].
 
   `log_q` float64 [n] is the logarithm of q up to a constant, and `left` int [n] counts the
-  remaining examples. Of `size` draws from q, those that find no remaining example are
-  dropped. The others are draws from the renormalised q (eq. 5). The missing draws are
-  repeated together until none is missing.
+  unused examples of each class. The function samples `size` classes from q and drops the
+  samples for which no example is left. The remaining samples have the distribution of the
+  renormalised q (eq. 5). The function then repeats this for the dropped samples until it
+  drops none.
   """
   taken = np.zeros(len(left), np.int64)
   while size:
     open_classes = np.flatnonzero(left - taken)
-    # Logarithms are used because the rest of q may be smaller than any float.
+    # Use logarithms, because the probabilities of the remaining classes may underflow.
     log_of_open = log_q[open_classes]
     if (largest := log_of_open.max()) == -np.inf:
       log_of_open, largest = np.zeros(len(open_classes)), 0.0
     upto = np.cumsum(np.exp(log_of_open - largest))
     drawn = np.searchsorted(upto, random.random(size) * upto[-1], 'right')
-    drawn = np.minimum(drawn, len(upto) - 1)  # Rounding may give an index too large by 1.
+    drawn = np.minimum(drawn, len(upto) - 1)  # Rounding may make an index too large by 1.
     count = np.bincount(drawn, minlength=len(open_classes))
     count = np.minimum(count, (left - taken)[open_classes])
     taken[open_classes] += count
@@ -100,9 +102,10 @@ def draw_classes(
 
 
 def _log_dirichlet(weights, random) -> np.ndarray:
-  """Returns log q up to a constant, float64 [n], of q ~ Dir(weights).
+  """Samples q ~ Dir(weights); returns log q up to a constant, float64 [n].
 
-  Gamma(a) is Gamma(a + 1) · U^(1 / a), which in logarithms does not underflow.
+  Gamma(a) is distributed like Gamma(a + 1) · U^(1 / a) with U uniform in [0, 1]. The
+  logarithm of this product does not underflow.
   """
   weights = np.maximum(weights, _LEAST)
   log_u = -random.standard_exponential(len(weights))
@@ -110,7 +113,7 @@ def _log_dirichlet(weights, random) -> np.ndarray:
 
 
 def _balanced(counts, num_clients: int, random) -> np.ndarray:
-  """Returns int [K], one class for each client, in proportion to `counts`."""
+  """Assigns one class to each client, in proportion to `counts`; returns int [K]."""
   upto = np.cumsum(counts)
   middles = (2 * np.arange(num_clients) + 1) * int(upto[-1])
   classes = np.searchsorted(2 * num_clients * upto, middles, 'right')
@@ -123,7 +126,7 @@ def _unequal(total: int, num_clients: int, deviation: float, random):
   shares = np.exp(logs - logs.max())
   exact = shares / shares.sum() * (total - num_clients)
   sizes = np.floor(exact).astype(np.int64)
-  # The largest remainders get one more.
+  # Give one more example to each of the clients with the largest remainders.
   order = np.argsort(sizes - exact, kind='stable')
   sizes[order[: total - num_clients - int(sizes.sum())]] += 1
   return (sizes + 1).tolist()

@@ -1,8 +1,8 @@
 """Holds out test examples of an input, examples of every client, and whole clients.
 
-On any data set, the flags `--client_test_fraction` and `--unseen_clients` hold out examples
-of each client and whole clients. Both are drawn by the seed of the data, so that runs with
-different seeds and algorithms hold out the same examples.
+`--client_test_fraction` holds out examples of each client, and `--unseen_clients` holds out
+whole clients. Both flags work with any data set. Both samples depend only on the data's
+seed, so runs with different seeds and algorithms hold out the same examples.
 """
 
 import dataclasses
@@ -14,22 +14,22 @@ from datasets import examples as examples_lib
 from tff_xc import errors
 from tff_xc.data import client_data, partition as partition_lib
 
-# The random stream has the seed [0, stream].
+# `sample` seeds its random generator with [0, _SAMPLE].
 _SAMPLE = 0
 TEST_FRACTION, UNSEEN = 'client_test_fraction', 'unseen_clients'
-# Each random stream has the seed [seed, stream]; `deal` has the streams 0 and 1.
+# Each random stream has the seed [seed, stream]; `deal` uses the streams 0 and 1.
 _TEST, _CLIENTS, _OWN_TEST = 2, 3, 4
 
 
 def by_fraction(
   labels: np.ndarray | scipy.sparse.csr_matrix, fraction: float, seed, flag: str = 'test_fraction'
 ) -> np.ndarray:
-  """Draws the same share of every class, up to rounding.
+  """Samples the same share of every class, up to rounding.
 
-  From a class with c examples it draws fraction · c, rounded up or down at random.
-  It draws no example without a label and none from a class with one example.
-  Examples with sets of labels, [N, n], are drawn without regard to their labels.
-  Returns numbers of examples, int64 [k], ascending; errors name the `flag`.
+  From a class with c examples, the function samples fraction · c examples, rounded up or
+  down at random. It ignores examples without a label and classes with one example. If
+  examples have sets of labels, [N, n], it ignores the labels. Returns the indices of the
+  sampled examples, int64 [k], ascending. Error messages name the `flag`.
   """
   random = np.random.default_rng(seed)
   if scipy.sparse.issparse(labels):
@@ -47,9 +47,10 @@ def _spaced(order: np.ndarray, fraction: float, random) -> np.ndarray:
 
 
 def by_client(owners: np.ndarray, fraction: float, seed, flag: str) -> np.ndarray:
-  """Draws the same share of every client's examples, as `by_fraction` does for classes.
+  """Samples the same share of every client's examples, like `by_fraction` for classes.
 
-  `owners` int [N] are the examples' clients. Returns bool [N], which examples are drawn.
+  `owners` int [N] has the client of each example. Returns bool [N], true for the sampled
+  examples.
   """
   random = np.random.default_rng(seed)
   order, _, sizes = ranked_by_class(owners, random)
@@ -63,23 +64,24 @@ def by_client(owners: np.ndarray, fraction: float, seed, flag: str) -> np.ndarra
 
 
 def owners_of(test_labels: np.ndarray, labels: np.ndarray, owners: np.ndarray, seed) -> np.ndarray:
-  """Gives each test example to the owner of a random training example of its class.
+  """Gives each test example to the client of a random training example of the same class.
 
-  `labels` (or users) and `owners`, int [N], are those of the training examples;
-  `test_labels` is int [k]. Returns the owners, int64 [k], or -1 if an example has no label
-  or no client has its class.
+  `labels` and `owners`, int [N], are the labels and clients of the training examples.
+  `test_labels`, int [k], are the labels of the test examples. Users may replace the labels
+  of both. Returns the clients of the test examples, int64 [k], or -1 if a test example has
+  no label or no client has its class.
   """
   order = np.argsort(labels, kind='stable')
   first, last = (np.searchsorted(labels[order], test_labels, side) for side in ('left', 'right'))
   share = np.random.default_rng(seed).random(len(test_labels))
   places = first + (share * (last - first)).astype(np.int64)
-  # The owner -1 is added at the end.
+  # The index -1 refers to the client -1 at the end of the array.
   is_known = (first < last) & (test_labels >= 0)
   return np.append(owners[order], -1)[np.where(is_known, places, -1)]
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
-  """Draws `each` examples of every class, but at most half of a class."""
+  """Samples `each` examples of every class, or half of a class if it has fewer than 2 `each`."""
   if scipy.sparse.issparse(labels):
     raise errors.InputError(
       'examples with sets of labels have no test examples per class; take --test_fraction'
@@ -90,7 +92,7 @@ def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
 
 
 def sample(test: np.ndarray, size: int) -> np.ndarray:
-  """Draws `size` of the numbers in `test` uniformly, the same in every run; 0: all."""
+  """Samples `size` of the indices `test`, the same in every run; 0: returns all of them."""
   if not 0 < size < len(test):
     return test
   random = np.random.default_rng([0, _SAMPLE])
@@ -109,8 +111,8 @@ def _some(drawn: np.ndarray, flag: str) -> np.ndarray:
 def ranked_by_class(labels: np.ndarray, random: np.random.Generator):
   """Sorts labelled examples by class, in random order within each class.
 
-  Returns the examples' numbers, their ranks within the class, and the sizes of their
-  classes, int64 [k] each.
+  Returns three arrays, int64 [k]: the examples' indices, their ranks within the class, and
+  the sizes of their classes.
   """
   order = random.permutation(np.flatnonzero(labels >= 0))
   order = order[np.argsort(labels[order], kind='stable')]
@@ -127,11 +129,11 @@ def with_own_test(
 ) -> client_data.FederatedDataset:
   """Gives the test examples to clients as their own held-out examples.
 
-  `users`, int [N] and [k], are those of training and test examples. None means that a rule
-  made the clients and the test is drawn from the same examples (`--test_fraction`). Then
-  `owners_of` gives each test example to a client of its class; from a set of labels, `seed`
-  draws one. A data set is returned unchanged if it has no test, or its clients have test
-  examples already.
+  `users` has the users of the training examples, int [N], and of the test examples, int
+  [k]. It is None if a rule made the clients and the test set is a sample of the same
+  examples (`--test_fraction`). Then `owners_of` gives each test example to a client with
+  the same class. If an example has a set of labels, `seed` samples one label. The function
+  returns a data set unchanged if it has no test set or already has clients' test examples.
   """
   pool, test = dataset.train.pool, dataset.test
   if test is None or dataset.held_out is not None:
@@ -155,11 +157,12 @@ def hold_out_parts(
 ) -> client_data.FederatedDataset:
   """Holds out a share of each client's examples, and a share of the clients.
 
-  `test_fraction` of each client's examples is rounded up or down at random, and never all
-  of them. These examples are the test if the data set has none. `unseen` is a share of
-  the clients, at least one client. If clients have no held-out examples, all examples of
-  an unseen client are held out. 0: nothing is held out. Raises `errors.InputError` if
-  clients have test examples already, or nobody is left to train.
+  `test_fraction` is the share of each client's examples, rounded up or down at random; 0:
+  none. A client with one example keeps it. If the data set has no test set, the held-out
+  examples of all clients become the test set. `unseen` is the share of the clients, at
+  least one client; 0: none. If clients have no test examples of their own, all examples of
+  an unseen client become its test examples. Raises `errors.InputError` if `test_fraction`
+  is not 0 and clients already have test examples, or if no client is left to train.
   """
   pool, clients = dataset.train.pool, dataset.train.partition
   held_out, test = dataset.held_out, dataset.test

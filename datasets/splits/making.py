@@ -1,16 +1,16 @@
-"""Makes a split of an input, or describes a given split, and writes all these files or none:
+"""Splits an input, or describes an existing split. Writes all of these files or none:
 
 federated_train.csv   user_id,image_id,class
-test.csv              image_id,class, if there is a test part; also user_id, if clients
+test.csv              image_id,class, if there is a test set; also user_id, if clients
                       have test examples (NA: no client)
-retrieval.csv         image_id,class, if the input has examples of other classes for a
-                      retrieval test; these classes are numbered after all others
-classes.csv           class,name,count, where count is the number of clients' examples
+retrieval.csv         image_id,class, if the input has retrieval examples; their classes
+                      are numbered after all other classes
+classes.csv           class,name,count; count is the number of clients' examples
 summary.json          the rule, its settings and the counts of the split
-clients.png           the sizes of clients, and their numbers of classes
+clients.png           the number of examples and the number of classes of each client
 class_counts.png      the classes of clients
 labels.png            the number of examples of each class
-map.png               where each client's examples were taken, if known
+map.png               the positions of each client's examples, if known
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from tff_xc.measure import skew
 from tff_xc.report import split_pictures, text_table
 
 SUMMARY = 'summary.json'
-# The names of a summary's counts in the text.
+# The names under which `to_text` prints the counts of a summary.
 _COUNTS = {
   'clients': 'clients',
   'classes': 'classes',
@@ -43,7 +43,7 @@ _COUNTS = {
   'test_examples': 'test examples',
   'retrieval_examples': 'retrieval examples',
 }
-# Each random stream has the seed [seed, stream]. Rules have further streams.
+# Each random stream has the seed [seed, stream]. Rules use other streams.
 _TEST, _TEST_USERS = 1, 2
 
 
@@ -52,15 +52,16 @@ class Made(NamedTuple):
 
   examples: examples_lib.Examples  # The input, with the labels that clients train on.
   train: partition_lib.Partition
-  test: np.ndarray | None  # int64, the numbers of test examples; None: no test.
-  test_users: list[str]  # The client of each test example, 'NA' for none; empty: not known.
+  test: np.ndarray | None  # int64, the indices of the test examples; None: no test set.
+  # The client of each test example; 'NA': no client. An empty list: clients are unknown.
+  test_users: list[str]
   tested: examples_lib.Examples  # The input, with the labels of the test, perhaps sets.
   summary: Mapping[str, Any]
   counts: scipy.sparse.csr_matrix  # int64 [clients, classes].
 
 
 def make(request: rules.Request, path: str | os.PathLike, columns: tables.Columns) -> Made:
-  """Reads an input and splits it; raises InputError if the rule does not fit it."""
+  """Reads an input and splits it; raises InputError if the rule does not fit the input."""
   rule = request.check()
   where = pathlib.Path(path)
   examples = rule.read(where) if rule.read else inputs.read(where, columns)
@@ -109,7 +110,7 @@ def make(request: rules.Request, path: str | os.PathLike, columns: tables.Column
 def _test_users(request, examples, train, test, of_rule) -> list[str]:
   """Returns the client of each test example: its user, or a client with its class.
 
-  Returns [] if the rule does not deal users and the test is not drawn from the examples.
+  Returns [] if there is no test set or the clients of its examples are unknown.
   """
   of_users = rules.get(request.rule).users
   is_drawn = request.test_fraction or request.test_per_class
@@ -123,7 +124,7 @@ def _test_users(request, examples, train, test, of_rule) -> list[str]:
 
 
 def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
-  """Describes a split file; examples of the user 'NA' have no client."""
+  """Reads and describes a split file; examples of the user 'NA' have no client."""
   name = split_path.parse(path)
   if columns.user:
     name = name._replace(user=columns.user)
@@ -143,7 +144,7 @@ def inspect(path: str | os.PathLike, columns: tables.Columns) -> Made:
 
 
 def _with_sets(examples: examples_lib.Examples, path: pathlib.Path) -> examples_lib.Examples:
-  """Returns examples with sets of labels if a class is several numbers, such as '1 2'."""
+  """Converts class names to sets of labels if one of them has several numbers, as in '1 2'."""
   if '' in examples.class_names:
     row = int(np.argmax(examples.labels == examples.class_names.index('')))
     raise errors.InputError(
@@ -186,7 +187,7 @@ def _counts(examples, train) -> scipy.sparse.csr_matrix:
   owners, labels = train.owners(), examples.labels[train.numbers]
   if examples.has_sets:
     owners, labels = np.repeat(owners, np.diff(labels.indptr)), labels.indices
-  if len(labels) and labels.min() < 0:  # Examples without label are not counted.
+  if len(labels) and labels.min() < 0:  # Do not count examples without a label.
     owners, labels = owners[labels >= 0], labels[labels >= 0]
   shape = (len(train), len(examples.class_names))
   return skew.class_counts(owners, labels, shape)
@@ -210,7 +211,7 @@ def _describe(examples, train, counts) -> dict[str, Any]:
 
 
 def _compare(rule: rules.Rule, settings, facts, summary) -> dict[str, Any]:
-  """Returns how a split and its input differ from the known numbers of the published split."""
+  """Compares a split and its input with the known numbers of the published split."""
   published = rule.published
   exact, drawn = dict(published.counts), {}
   for name in published.drawn:
@@ -237,7 +238,7 @@ def _differing(right: Mapping, found: Mapping) -> dict[str, Any]:
 
 
 def published_lines(report: Mapping[str, Any] | None) -> Iterator[str]:
-  """Yields notes for the user on how the split differs from the published one."""
+  """Yields notes that tell the user how the split differs from the published split."""
   for part in ('input', 'settings', 'counts') if report else ():
     if differing := report[part]:
       told = '; '.join(
@@ -247,9 +248,10 @@ def published_lines(report: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def find(folder: str | os.PathLike, request: rules.Request | None) -> dict[str, Any] | None:
-  """Returns the summary of an earlier split by the same request; None: the folder is empty.
+  """Returns the summary of an earlier split that the same request made.
 
-  Raises `errors.InputError` if the folder has anything else.
+  Returns None if the folder is missing or empty. Raises `errors.InputError` if the folder
+  has any other content.
   """
   folder = pathlib.Path(folder)
   if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -268,7 +270,10 @@ def find(folder: str | os.PathLike, request: rules.Request | None) -> dict[str, 
 def check_apart(
   folder: str | os.PathLike, source: str | os.PathLike, request: rules.Request | None, made: Made
 ) -> None:
-  """Raises InputError if the split's pictures would become images of its input."""
+  """Raises InputError if `folder` lies in the input's folder of images.
+
+  The plots of the split would become images of the input.
+  """
   source = pathlib.Path(source)
   if (
     request
@@ -284,7 +289,7 @@ def check_apart(
 
 
 def occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
-  """Returns the error for a folder that holds `what`, which is not the requested split."""
+  """Returns an error that says that the folder already contains `what`."""
   return errors.InputError(
     f'--output={folder} holds {what}, and nothing is overwritten; name a new folder'
   )
@@ -292,7 +297,7 @@ def occupied(folder: str | os.PathLike, what: str) -> errors.InputError:
 
 def write(folder: str | os.PathLike, made: Made) -> None:
   """Writes the files of a split; the new folder appears when all files are complete."""
-  folder = pathlib.Path(folder).resolve()  # A link is followed.
+  folder = pathlib.Path(folder).resolve()
   work = folder.with_name(f'.{folder.name}.{os.getpid()}.tmp')
   with files.writing(f'--output={folder}', 'name another folder'):
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -307,7 +312,7 @@ def write(folder: str | os.PathLike, made: Made) -> None:
 
 
 def draw_again(folder: str | os.PathLike, made: Made) -> None:
-  """Writes the pictures of a split in `folder` again, for example in other formats."""
+  """Draws the plots of a split in `folder` again, for example in other formats."""
   with files.writing(f'--output={folder}', 'mend that'):
     _draw(pathlib.Path(folder), made)
 
@@ -332,7 +337,7 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
 
 
 def _totals(made: Made) -> np.ndarray:
-  """Returns int64 [classes], the number of clients' examples of each class."""
+  """Returns the number of clients' examples of each class, int64 [classes]."""
   return np.asarray(made.counts.sum(axis=0)).ravel()
 
 
@@ -350,7 +355,7 @@ def _draw(folder: pathlib.Path, made: Made) -> None:
 
 
 def to_text(summary: Mapping[str, Any], width: int) -> str:
-  """Returns a summary as tables that fit a terminal of `width` characters."""
+  """Formats a summary as tables for a terminal with `width` characters per line."""
   lines = [f'split of {summary["input"]}']
   if 'rule' in summary:
     given = {**summary['settings'], 'seed': summary['seed']}
@@ -362,7 +367,7 @@ def to_text(summary: Mapping[str, Any], width: int) -> str:
     if name in summary and not held_all:
       whole.append([told, f'{summary[name]:,}'])
   whole.append(['EMD, from 0 (alike) to 2', f'{summary["emd"]:.3f}'])
-  # The facts say what the input lacks, such as authors of images.
+  # The facts count, for example, the images without an author.
   for name, count in summary.get('facts', {}).items():
     if isinstance(count, int):
       whole.append([f'input: {name}', f'{count:,}'])

@@ -1,6 +1,6 @@
-"""Rules that deal examples by class, by user, or at random; see `rules`.
+"""Split rules that assign examples to clients by class, by user, or at random; see `rules`.
 
-All rules raise `errors.InputError` if they cannot deal the examples.
+All rules raise `errors.InputError` if they cannot split the examples.
 """
 
 import random as random_lib
@@ -15,16 +15,16 @@ from tff_xc.data import partition as partition_lib
 
 
 class Split(NamedTuple):
-  """The clients that a rule makes, and perhaps a test."""
+  """The clients that a rule makes, and optionally a test set."""
 
   train: partition_lib.Partition
-  test: np.ndarray | None = None  # int64 [k], numbers; None: the rule makes no test.
-  # int [n], ascending, the classes to keep, also in the input's test. None: all classes.
+  test: np.ndarray | None = None  # int64 [k], indices; None: the rule makes no test set.
+  # int [n], ascending, the classes to keep in the training and test sets. None: all classes.
   classes: np.ndarray | None = None
 
 
 def iid(examples: examples_lib.Examples, seed, *, clients: int) -> partition_lib.Partition:
-  """Deals examples to clients at random; the sizes of clients differ by one at most."""
+  """Assigns examples to clients at random; the sizes of clients differ by at most one."""
   numbers = np.flatnonzero(examples.labels >= 0)
   if clients > len(numbers):
     raise errors.InputError(
@@ -44,16 +44,16 @@ def _clients(parts, count: int) -> partition_lib.Partition:
 def by_class(
   examples: examples_lib.Examples, seed, *, classes_per_client: int, clients_per_class: int
 ) -> partition_lib.Partition:
-  """Groups classes into clients; each client has at least one example.
+  """Gives each client one class or several random classes, and at least one example.
 
-  Yu et al. (FedAwS, ICML 2020, section 5.3) use multi-label sets in this form, with one
-  label per training example and a client for each class.
+  Yu et al. (FedAwS, ICML 2020, section 5.3) split multi-label data sets in this way, with
+  one label per training example and a client for each class.
 
-  A client has one class, `class/0012`, or several random classes, `classes/0012`. If
-  several clients share a class, each has a share of it, `class/0012/3`, or a share of
-  each of its classes, `classes/0012/3`. For each number of a share, the classes are
-  grouped anew. The examples of a class are dealt to its shares in turn. Within a client,
-  examples keep their order.
+  A client id is `class/0012` if clients have one class, and `classes/0012` if clients have
+  several classes. If `clients_per_class` is above 1, the examples of a class are divided
+  evenly into this many shares, and each client has one share of each of its classes. The
+  share's index is then part of the id: `class/0012/3` or `classes/0012/3`. The random
+  groups of classes are different for each share index. A client's examples keep their order.
   """
   labels, num_classes = examples.labels, len(examples.class_names)
   if classes_per_client > num_classes:
@@ -85,7 +85,7 @@ def by_class(
 
 
 def _random_places(classes, num_classes: int, num_shares: int, seed):
-  """Returns int64 [shares, n]: a random order of each share's classes."""
+  """Returns a random order of the classes for each share index, int64 [shares, n]."""
   counts = np.bincount(classes, minlength=num_classes)
   shape = min(num_shares, max(counts, default=0)), num_classes
   memory.require(
@@ -112,18 +112,19 @@ def frequent_labels(
 ) -> partition_lib.Partition:
   """Assigns N examples with sets of labels to K clients by frequent labels (FedMLH).
 
-  variant 'code', as published: client i gets floor(N / K) examples of the i-th most
-  frequent label. If the label has more examples, some are drawn without replacement. If
-  it has fewer, the client also gets examples drawn without replacement from the first
-  K floor(N / K) of the set. If some of these have the label, the client has them twice.
-  Clients overlap, and examples with only rare labels may go to no client.
+  The variant 'code' is the rule of the published code. Client i gets floor(N / K) examples
+  of the i-th most frequent label. If the label has more examples, the client gets a random
+  sample of them, without replacement. If the label has fewer, the client also gets a random
+  sample of the first K floor(N / K) examples of the data set, without replacement. If an
+  example of this sample has the label, the client has the example twice. Several clients
+  may have the same example. An example with only rare labels may go to no client.
 
-  'paper': a label is frequent if at least a share `frequency` of the examples has it. All
-  examples of a frequent label go to one client, drawn at random for each label. Examples
-  without a frequent label are dealt to random clients. A client has each example once,
-  and several clients may have the same example.
+  The variant 'paper' is the rule of the paper. A label is frequent if at least a share
+  `frequency` of the examples has it. All examples of a frequent label go to one random
+  client. Each example without a frequent label also goes to one random client. A client
+  has each example once, and several clients may have the same example.
 
-  counts: int [n], the frequencies of labels; None: how many examples have each label.
+  counts: int [n], the frequencies of labels; None: the numbers of examples with each label.
   """
   size, by_label = len(examples), examples.labels.tocsc()
   if counts is None:
@@ -169,12 +170,12 @@ def frequent_labels(
 def chunks(
   examples: examples_lib.Examples, seed=0, *, examples_per_client: int
 ) -> partition_lib.Partition:
-  """Sorts examples by class and cuts them into clients; the last client has the rest.
+  """Sorts examples by class and cuts them into clients; the last client may be smaller.
 
-  FedSS (Waghmare et al., section 4.1) has 596 clients of Stanford Online Products
-  with 100 images of about 20 classes each, which is what this rule makes.
+  FedSS (Waghmare et al., section 4.1) splits Stanford Online Products into 596 clients,
+  with 100 images of about 20 classes each. This rule makes such clients.
   """
-  del seed  # Nothing is drawn.
+  del seed  # The rule is deterministic.
   order = _sorted_by_class(examples.labels)
   return _numbered(examples, order, np.arange(len(order)) // examples_per_client)
 
@@ -182,11 +183,11 @@ def chunks(
 def shards(
   examples: examples_lib.Examples, seed, *, clients: int, shards_per_client: int
 ) -> partition_lib.Partition:
-  """Sorts examples by class, cuts them into equal shards, and deals these at random.
+  """Sorts examples by class, cuts them into equal shards, and assigns the shards at random.
 
-  McMahan et al.: Communication-efficient learning of deep networks from
-  decentralized data, AISTATS 2017: 100 clients of MNIST with two shards of 300.
-  Here the sizes of shards may differ by one, so that all examples are dealt.
+  McMahan et al. (Communication-efficient learning of deep networks from decentralized data,
+  AISTATS 2017) split MNIST into 100 clients with two shards of 300 examples each. This
+  function assigns all examples, so the sizes of shards may differ by one.
   """
   order = _sorted_by_class(examples.labels)
   count = clients * shards_per_client
@@ -220,8 +221,8 @@ def _numbered(examples, order, owner: np.ndarray) -> partition_lib.Partition:
 def users(
   examples: examples_lib.Examples, seed=0, *, min_examples: int = 1
 ) -> partition_lib.Partition:
-  """Makes a client of each user, with all examples of the user in their order."""
-  del seed  # Nothing is drawn.
+  """Makes a client of each user with at least `min_examples`; examples keep their order."""
+  del seed  # The rule is deterministic.
   sizes = _sizes(examples)
   enough = np.flatnonzero(sizes >= max(min_examples, 1)).tolist()
   if not enough:
@@ -234,7 +235,10 @@ def users(
 def leaf_users(
   examples: examples_lib.Examples, seed, *, min_examples: int, train_share: float
 ) -> Split:
-  """Makes clients of the users that `leaf_parts` draws for training; the others are the test."""
+  """Makes a client of each training user of `leaf_parts`.
+
+  The examples of the test users of `leaf_parts` are the test set.
+  """
   sizes = _sizes(examples)
   train, test = leaf_parts(sizes, min_examples=min_examples, train_share=train_share, seed=seed)
   some = train[sizes[train] > 0].tolist()
@@ -251,7 +255,7 @@ def leaf_users(
 
 
 def _sizes(examples) -> np.ndarray:
-  """Returns int64 [users], how many examples each user has."""
+  """Returns each user's number of examples, int64 [users]."""
   if not examples.user_names:
     raise errors.InputError(
       'all examples have the user NA, which means no user; give data that name users, or take'
@@ -264,11 +268,11 @@ def _sizes(examples) -> np.ndarray:
 def leaf_parts(
   sizes: np.ndarray, *, min_examples: int = 0, train_share: float = 0.9, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the indices of the training users and of the test users, as LEAF draws them.
+  """Returns the indices of the training users and of the test users, as LEAF samples them.
 
-  `random.Random(seed)` samples a `train_share` of the users with at least `min_examples`,
-  in their order. LEAF's split_data does so with `--spltseed`, which is 0 in the papers.
-  `sizes` int [U] are the users' numbers of examples.
+  `sizes` int [U] has the number of examples of each user. `random.Random(seed)` samples a
+  `train_share` of the users with at least `min_examples` for training, like LEAF's
+  split_data with `--spltseed`. The papers use the seed 0.
   """
   everyone = np.flatnonzero(sizes >= min_examples)
   drawn = random_lib.Random(seed).sample(range(len(everyone)), int(train_share * len(everyone)))
@@ -282,11 +286,11 @@ def of_users(
 ) -> partition_lib.Partition:
   """Returns a client for each user in `some`, sorted by name.
 
-  `owners` int [N] and `some` are indices into `user_names`; an owner below 0 means that
-  the example has no user.
+  `owners` int [N] has the user of each example, or -1 if the example has no user. `owners`
+  and `some` are indices into `user_names`.
   """
   place_of = {user_names[user]: user for user in some}
   names = examples_lib.in_order(place_of)
-  rank = np.full(len(user_names) + 1, -1, np.int64)  # The last is for the owner -1.
+  rank = np.full(len(user_names) + 1, -1, np.int64)  # The last entry is for the owner -1.
   rank[[place_of[name] for name in names]] = np.arange(len(names))
   return partition_lib.of_places(rank[owners], names)

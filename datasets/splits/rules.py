@@ -1,8 +1,8 @@
 """The split rules of `launch.make_splits` and of `--split`, by name.
 
-A rule is a function (examples, seed, **settings) -> Partition, and a record in
-`RULES` with its settings. A rule for a single data set also has a reader.
-Importing this imports no NumPy.
+A split rule is a function (examples, seed, **settings) -> Partition. `RULES` describes each
+rule and its settings. A rule for a single data set also has a function that reads the data
+set. This module imports no NumPy, so that commands start fast.
 """
 
 from __future__ import annotations
@@ -25,49 +25,50 @@ if TYPE_CHECKING:
 class Published(NamedTuple):
   """The known numbers of a published split."""
 
-  input: Mapping[str, Any]  # Numbers of its input, with the keys of `Examples.facts`.
-  counts: Mapping[str, int]  # Numbers of the split, with the keys of a split's summary.
-  # The keys in `counts` whose numbers depend on an unpublished random draw.
+  input: Mapping[str, Any]  # Numbers about the input. The keys are those of `Examples.facts`.
+  counts: Mapping[str, int]  # Numbers about the split. The keys are those of its summary.
+  # The keys in `counts` whose numbers depend on an unpublished random sample.
   drawn: tuple[str, ...] = ()
-  why: str = ''  # Why a split of the same input still differs.
+  why: str = ''  # Why a split of the same input still has other numbers.
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """A way to make clients."""
+  """A rule that assigns examples to clients."""
 
   summary: str  # One line for `--help`.
   # (examples, seed, **settings) -> Partition or `partitions.Split`.
   split: Callable
   flags: tuple[hp.Hyperparameter, ...] = ()  # The settings of the rule.
-  # 'one': the rule needs one label per example, drawn from a set if there are sets; 'sets':
-  # it needs sets of labels; '': either.
+  # 'one': the rule needs one label per example, so a label is sampled from each set of
+  # labels. 'sets': the rule needs sets of labels. '': the rule takes any examples.
   labels: str = 'one'
-  users: bool = False  # Whether it needs the examples' users.
+  users: bool = False  # Whether the rule needs the examples' users.
   makes_test: bool = False
-  # path -> examples; None: `inputs.read`, which takes all kinds.
+  # The function path -> examples that reads the input. None: `inputs.read`, which reads all
+  # kinds of input.
   read: Callable[[Any], examples_lib.Examples] | None = None
-  # Whether lists in the input name its images, so that other images are ignored.
+  # Whether files in the input list its images. Then other images in the folder are ignored.
   has_lists: bool = False
   # The published split that the default settings make.
   published: Published | None = None
 
   def settings(self, **given) -> dict[str, Any]:
-    """Returns the given settings, and the defaults of all others."""
+    """Returns the given settings, and the defaults of all other settings."""
     return {flag.name: flag.default for flag in self.flags} | given
 
 
 class Request(NamedTuple):
-  """A split to make."""
+  """The user's request for a split."""
 
   rule: str  # A key of `RULES`.
   settings: Mapping[str, Any]  # All settings of the rule.
   seed: int = 0
-  test_fraction: float = 0.0  # The share of each class to hold out as the test; 0: none.
+  test_fraction: float = 0.0  # The share of each class to hold out for testing; 0: none.
   test_per_class: int = 0  # The number of test examples of each class; 0: none.
 
   def check(self) -> Rule:
-    """Returns the rule; raises InputError if there is none, or there would be two tests."""
+    """Returns the rule; raises InputError if it is unknown or there would be two test sets."""
     rule = get(self.rule)
     asked = [n for n in ('test_fraction', 'test_per_class') if getattr(self, n)]
     if asked and rule.makes_test:
@@ -78,7 +79,7 @@ class Request(NamedTuple):
 
 
 def get(name: str) -> Rule:
-  """Returns a rule; raises `errors.InputError` if there is none of that name."""
+  """Returns the rule with this name; raises `errors.InputError` if there is none."""
   if name not in RULES:
     raise errors.InputError(
       f'unknown rule {name!r}: the rules are {", ".join(RULES)}' + wording.meant(name, RULES)
@@ -87,11 +88,11 @@ def get(name: str) -> Rule:
 
 
 def deal(name: str, examples: examples_lib.Examples, seed=0, **given) -> partitions.Split:
-  """Deals training examples to clients by a rule.
+  """Assigns training examples to clients by the rule `name`.
 
-  `seed` is whatever `np.random.default_rng` takes; settings that are not given have
-  their defaults. Raises `errors.InputError` if a setting is bad, or the rule cannot deal
-  the examples.
+  `seed` is any seed for `np.random.default_rng`. `given` are settings of the rule, and all
+  other settings have their defaults. Raises `errors.InputError` if a setting is bad, or the
+  rule cannot split the examples.
   """
   from datasets.splits import partitions
 
@@ -106,8 +107,9 @@ def deal(name: str, examples: examples_lib.Examples, seed=0, **given) -> partiti
 def parse(split: str) -> tuple[str, dict[str, Any]] | None:
   """Returns the rule that `--split` names and its settings; None if `--split` names a file.
 
-  `split` may be empty (the rule `users`), `class`, `iid:K` or `RULE:SETTING=VALUE,...`. In the
-  last form, RULE deals examples of one label, as `dirichlet:concentration=0.1,clients=50` does.
+  `split` may be empty (the rule `users`), `class`, `iid:K` or `RULE:SETTING=VALUE,...`, such
+  as `dirichlet:concentration=0.1,clients=50`. RULE must be a rule for examples with one label
+  that works with any data set.
   """
   if split in ('', 'class'):
     return ('classes_per_client' if split else 'users'), {}
@@ -137,17 +139,17 @@ def parse(split: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def without_dashes(error: Exception) -> str:
-  """Returns an error's text with settings written as in `--split`: clients, not --clients."""
+  """Returns an error's text without the dashes of flags, so `--clients` becomes `clients`."""
   return re.sub(r'(^|\s)--(?=\w)', r'\1', str(error))
 
 
 def _deals(rule: Rule) -> bool:
-  """Whether a rule deals examples with one label of any data set."""
+  """Whether a rule works with any data set of examples with one label."""
   return not rule.read and rule.labels == 'one'
 
 
 def settings_of(name: str, given: Mapping[str, str]) -> dict[str, Any]:
-  """Converts settings of a rule from texts; raises InputError for bad ones."""
+  """Parses the settings of a rule; raises InputError if a setting is bad."""
   flags, found = {flag.name: flag for flag in get(name).flags}, {}
   for flag, text in given.items():
     if flag not in flags:
@@ -160,14 +162,18 @@ def settings_of(name: str, given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _at(name: str, **more) -> Callable:
-  """Returns the function `datasets.NAME`, imported when it is called."""
+  """Returns a function that imports the function `datasets.NAME` and calls it."""
   return lambda *args, **settings: pkgutil.resolve_name(f'datasets.{name}')(
     *args, **more, **settings
   )
 
 
 def _flags(**settings: tuple) -> tuple[hp.Hyperparameter, ...]:
-  """Makes settings of (default, help), and optionally (least, most) or choices."""
+  """Makes hyperparameters from tuples (default, help).
+
+  A tuple with a number may also have the smallest and largest value. A tuple with a string
+  also has all choices.
+  """
   made = []
   for name, (default, text, *more) in settings.items():
     bounds = {'least': 1, **dict(zip(('least', 'most'), more, strict=False))}
@@ -306,7 +312,7 @@ RULES: Mapping[str, Rule] = {
     makes_test=True,
   ),
   # Hsu, Qi and Brown: Federated Visual Classification with Real-World Data
-  # Distribution, ECCV 2020. The input's counts are those of its owners.
+  # Distribution, ECCV 2020. The owners of the input publish its counts.
   'landmarks-user-160k': Rule(
     'clean images of Google Landmarks v2 by author (FedVC, FedSS); --input: the'
     ' folder of train.csv, train_attribution.csv and train_clean.csv',
@@ -335,8 +341,8 @@ RULES: Mapping[str, Rule] = {
       counts={'examples': 164_172, 'classes': 2_028, 'clients': 1_262, 'test_examples': 19_526},
     ),
   ),
-  # The same paper. TFF's documentation has one client more in each split, because it
-  # counts the images without a user ('NA') as a client.
+  # Hsu, Qi and Brown, as above. TFF's documentation has one client more in each split,
+  # because it counts the images without a user ('NA') as a client.
   'inaturalist-user-120k': _inaturalist(
     'images of iNaturalist 2017 by user (FedVC); --input: the folder of'
     ' train_val2017.zip and inat2017_locations.zip, or of the files in them',
@@ -357,9 +363,9 @@ RULES: Mapping[str, Rule] = {
       ('100', 100, 3_606),
     )
   },
-  # Song et al.: Deep Metric Learning via Lifted Structured Feature Embedding, CVPR
-  # 2016, made the lists. Waghmare et al. (FedSS) made the clients: 596 with 100
-  # images of about 20 classes, which are the chunks of a list sorted by class.
+  # Song et al. (Deep Metric Learning via Lifted Structured Feature Embedding, CVPR 2016)
+  # publish the lists. Waghmare et al. (FedSS) sort the training list by class and cut it into
+  # 596 clients with 100 images of about 20 classes each.
   'sop': Rule(
     'Stanford Online Products sorted by class and cut into clients; the test list'
     ' becomes retrieval.csv (FedSS); --input: the folder or zip of Ebay_train.txt'
@@ -384,7 +390,7 @@ RULES: Mapping[str, Rule] = {
       },
     ),
   ),
-  # Waghmare et al. (FedSS), section 4.1; the input is the release of fall 2011.
+  # Waghmare et al. (FedSS), section 4.1. The input is ImageNet's release of fall 2011.
   'imagenet21k': Rule(
     'ImageNet-21k with a fifth of each class for the test, and shards of different'
     ' classes for each client (FedSS); --input: a folder for each synset, or a'

@@ -1,14 +1,14 @@
-"""Reads and writes the files of a split; each line is joined to an example by id.
+"""Reads and writes the files of a split. Each line names an example by its id.
 
   federated_train.csv  user_id,image_id,class
-  test.csv             image_id,class; also the users, if clients have test examples
-  retrieval.csv        image_id,class, of other classes
+  test.csv             image_id,class; also user_id, if clients have test examples
+  retrieval.csv        image_id,class; examples of other classes
   classes.csv          class,name
 
-`launch.make_splits` writes these files; Hsu, Qi and Brown (FedVC, FedIR) publish the first
-two in a zip. Columns may come in any order, and other columns are ignored. An image_id is
-an example's number, or its name in a folder or table. If examples have sets of labels,
-`class` has the labels separated by spaces.
+`launch.make_splits` writes these files. Hsu, Qi and Brown (FedVC, FedIR) publish the first
+two files in a zip. Columns may come in any order, and other columns are ignored. An image_id
+is an example's index, or its name in a folder or table. If examples have sets of labels,
+`class` has the labels, separated by spaces.
 """
 
 import csv
@@ -38,23 +38,24 @@ class Split(NamedTuple):
 
   examples: examples_lib.Examples  # The examples, with class names from classes.csv.
   class_ids: Sequence[str]  # The ids of these classes in the files.
-  files: Sequence[pathlib.Path]  # The files of the examples, in the same order.
+  files: Sequence[pathlib.Path]  # The files that list the examples, in the same order.
 
   def where(self, number: int) -> str:
-    """Returns the file and line of an example, for an error."""
+    """Returns the file and line of an example, for an error message."""
     return tables.where(number, *self.files)
 
 
 def read(
   split: str | os.PathLike, test_file: str | os.PathLike = '', *, sets: bool = False
 ) -> Split:
-  """Reads the files of a split: its folder, zip or CSV, see `split_path`.
+  """Reads a split from a folder, a zip or a single CSV file; see `split_path`.
 
-  A classes.csv beside the CSV names the classes. test.csv and retrieval.csv are read only
-  from a folder or zip, and `test_file` replaces the test.csv. Test examples have users if
-  their file has the column that names the users of training examples. With `sets`, a class
-  may be a set of labels, and a file may have an example several times. Raises
-  `errors.InputError` if a file is missing or damaged, or classes.csv lacks a class.
+  If there is a classes.csv in the same folder, it names the classes. The function reads
+  test.csv and retrieval.csv only if `split` is a folder or zip. `test_file` replaces
+  test.csv. Test examples have users if their file has the same column of users as the
+  training examples. If `sets` is true, a class may be a set of labels, and a file may list
+  an example several times. Raises `errors.InputError` if a file is missing or damaged, or
+  classes.csv lacks a class.
   """
   name = split_path.parse(split)
   folder = name.path if name.is_folder else name.path.parent
@@ -84,7 +85,8 @@ def read(
   for part in own:
     parts[part] = dataclasses.replace(parts[part].numbered(ids), class_names=names)
   found = examples_lib.of_parts(**parts)
-  # A test user belongs to the training user of the same name. Others belong to no client.
+  # A test user belongs to the training user with the same name. A test user with a different
+  # name belongs to no client.
   place = {name: i for i, name in enumerate(found.user_names)}
   same = [place.get(name, -1) for name in found.test_user_names]
   users = np.array([*range(len(place)), *same, -1], np.int32)[found.users]
@@ -99,7 +101,7 @@ def read_test(path: str | os.PathLike) -> Split:
 
 
 def train_file(name: split_path.SplitPath) -> pathlib.Path:
-  """Returns the file of a split's training examples."""
+  """Returns the file of training examples; raises InputError if it is missing."""
   if not zipped.is_file(name.train):
     _missing(name.train)
   return name.train
@@ -128,7 +130,8 @@ def md5(path: str | os.PathLike) -> str:
 def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
   """Returns the examples of a file; the column `user` names their users.
 
-  The examples have no users if `user` is '', or the column is optional and missing.
+  If `user` is '', the examples have no users. The same holds if the file lacks the column
+  and `is_optional` is true.
   """
   if not zipped.is_file(path):
     _missing(path)
@@ -142,7 +145,7 @@ def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):
 
 
 def _class_names(path: pathlib.Path) -> dict[str, str]:
-  """Returns the names of classes by their ids, from a CSV `class,name`."""
+  """Reads a CSV file `class,name`; returns the names of classes by their ids."""
   found = tables.examples(path, tables.Columns('name', '', 'class'))
   ids = found.ids_of(np.arange(len(found)))
   names = [found.class_names[label] for label in found.labels]
@@ -153,11 +156,12 @@ def _class_names(path: pathlib.Path) -> dict[str, str]:
 
 
 def join(data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str) -> np.ndarray:
-  """Returns the numbers in `data` of the examples that rows of a split name, int64 [k].
+  """Finds the examples of a split in `data`; returns their indices in `data`, int64 [k].
 
-  `rows` int [k] are numbers in `split.examples`. If an example has a set of labels, its
-  row's class is one of the set. Raises `errors.InputError`, in which `where` names the
-  data, if a row names no example, two rows name the same one, or classes differ.
+  `rows` int [k] are indices of examples in `split.examples`. If an example in `data` has a
+  set of labels, the example in the split must have one label of this set. Raises
+  `errors.InputError` if an example is not in `data`, occurs twice, or has a different class
+  in `data`. The error message calls the data `where`.
   """
   named = split.examples
   numbers = examples_lib.find(data.ids, named.ids)[rows]
@@ -194,24 +198,24 @@ def join(data: examples_lib.Examples, split: Split, rows: np.ndarray, where: str
 
 
 def _agree(data, split: Split, numbers, labels) -> np.ndarray:
-  """Returns bool [k], whether labels of a split agree with those of the examples."""
+  """Returns whether the labels of a split agree with the labels in `data`, bool [k]."""
   names, size = split.examples.class_names, len(data.class_names)
   if data.has_sets:
     label = np.array([_whole(text, size) for text in split.class_ids])[labels]
     return np.asarray(data.labels[numbers, np.maximum(label, 0)], bool).ravel() & (label >= 0)
-  # Names of folders are made like those of tables, so that they can be compared.
+  # Normalize the names of folders like the names in tables, so that equal names compare equal.
   plain = [examples_lib.nfc(tables.plain(name)) for name in data.class_names]
   place = {name: i for i, name in enumerate(plain)}
   same = [place.get(examples_lib.nfc(name), -1) for name in names]
   unnamed = list(names) == list(split.class_ids) or plain == [str(i) for i in range(size)]
   if unnamed and min(same) < 0:
-    # A split without names has the numbers that `launch.make_splits` gives to classes.
+    # A split without class names has the numbers that `launch.make_splits` gives to classes.
     same = [_whole(text, size) for text in split.class_ids]
   return np.array(same)[labels] == data.labels[numbers]
 
 
 def _whole(text: str, size: int) -> int:
-  """Returns the number in a text, or -1 if it is no number below `size`."""
+  """Parses a whole number; returns -1 if the text is not a whole number below `size`."""
   number = int(text) if text.isdecimal() and len(text) < 20 else -1
   return number if number < size else -1
 
@@ -219,10 +223,10 @@ def _whole(text: str, size: int) -> int:
 def partition(
   split: str | os.PathLike, data: examples_lib.Examples, where: str
 ) -> partition_lib.Partition:
-  """Reads the clients of a split, which are its users, sorted by id.
+  """Reads the training examples of a split; its users, sorted by id, are the clients.
 
-  Only the file of the training examples is read, and `NA` is a user like any other.
-  Examples have one label each, and keep the order of the file.
+  `NA` is a user like any other user. Each example has one label. Examples keep the order of
+  the file.
   """
   name = split_path.parse(split)
   file = train_file(name)
@@ -238,7 +242,7 @@ def partition(
 def write(
   path: str | os.PathLike, clients: partition_lib.Partition, data: examples_lib.Examples
 ) -> None:
-  """Writes a split of `data` in one step: after an error the old file is unchanged."""
+  """Writes a split of `data`. If an error occurs, the old file remains unchanged."""
   for name in clients.client_ids:
     if not name or name != name.strip():
       raise errors.InputError(
@@ -263,9 +267,9 @@ def write_part(
   data: examples_lib.Examples,
   users: Sequence[str] = (),
 ) -> None:
-  """Writes a test or retrieval part with these examples, as `write` does.
+  """Writes these test or retrieval examples, like `write`.
 
-  `users` are the names of the examples' users; empty: users are not known.
+  `users` are the names of the examples' users; empty: users are unknown.
   """
 
   def rows(places):
@@ -278,7 +282,10 @@ def write_part(
 
 
 def write_rows(path: str | os.PathLike, header: Sequence[str], size: int, rows: Callable) -> None:
-  """Writes a CSV of `size` rows in one step; `rows` returns the columns of some rows."""
+  """Writes a CSV file of `size` rows. If an error occurs, the old file remains unchanged.
+
+  `rows` takes an array of row indices and returns the columns of these rows.
+  """
   path = pathlib.Path(path)
   if not path.parent.is_dir():
     raise errors.InputError(f'{path.parent} is no folder; make it, or write the split elsewhere')
@@ -290,7 +297,7 @@ def write_rows(path: str | os.PathLike, header: Sequence[str], size: int, rows: 
 
 
 def _texts(labels, numbers: np.ndarray) -> list[str]:
-  """Returns the labels of these examples in the form of a split file."""
+  """Formats the labels of these examples for a split file."""
   found = labels[numbers]
   if not scipy.sparse.issparse(labels):
     return list(map(str, found.tolist()))

@@ -1,12 +1,12 @@
-"""Parses the name of a split, which `--split` and `--inspect` take:
+"""Parses the path of a split file, which is a value of `--split` and `--inspect`:
 
   FILE             a table user_id,image_id,class
-  FILE:COLUMN      the same, with the users in another column: TFF's
+  FILE:COLUMN      a table with the users in COLUMN instead of user_id, such as TFF's
                    iNaturalist_train.csv:geo_100
   FOLDER, X.zip    a folder or zip with federated_train.csv and optionally test.csv
-  X.zip/FILE       a file in a zip
+  X.zip/FILE       a table in a zip
 
-Importing this imports nothing large.
+The module imports nothing large, so that commands start fast.
 """
 
 import os
@@ -17,7 +17,7 @@ from datasets.readers import zipped
 
 TRAIN = 'federated_train.csv'
 USER = 'user_id'
-# The advice for a table that lacks the columns of a split.
+# The advice in the error for a table that lacks the columns of a split.
 OTHER_COLUMNS = (
   'name another column of users after a colon, as FILE.csv:COLUMN, or let'
   ' `python -m launch.make_splits users` make the split of your columns'
@@ -25,10 +25,10 @@ OTHER_COLUMNS = (
 
 
 class SplitPath(NamedTuple):
-  """The files of a split."""
+  """The path of a split, and its column of users."""
 
   path: pathlib.Path  # The file, folder or zip.
-  user: str = USER  # The column of the users.
+  user: str = USER
 
   @property
   def is_folder(self) -> bool:
@@ -41,12 +41,12 @@ class SplitPath(NamedTuple):
     return self.path / TRAIN if self.is_folder else self.path
 
   def exists(self) -> bool:
-    """Whether the path exists; raises InputError if it is in a damaged zip."""
+    """Whether the path exists; raises InputError if the path is in a damaged zip."""
     return self.path.is_dir() or zipped.is_file(self.path)
 
 
 def parse(text: str | os.PathLike) -> SplitPath:
-  """Parses the name of a split, which need not exist."""
+  """Parses the path of a split. The file or folder may be missing."""
   whole = SplitPath(pathlib.Path(text))
   file, colon, user = os.fspath(text).rpartition(':')
   if not colon or not user or whole.exists():
