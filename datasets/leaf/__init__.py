@@ -1,1 +1,1 @@
-"""LEAF: FEMNIST, CelebA and Shakespeare, with real people as clients."""
+"""LEAF's data sets FEMNIST, CelebA and Shakespeare. Each client is a person or a role."""

@@ -1,8 +1,8 @@
-"""CelebA: whether a person smiles, with celebrities as clients.
+"""CelebA, with celebrities as clients. The model predicts whether a person smiles.
 
-LEAF's set has 9,343 celebrities with at least 5 images each, and 200,288 images of
-two classes: not smiling and smiling. LEAF's JSON names the images, which are in
-`img_align_celeba`, a folder or a zip.
+LEAF's data set has 9,343 celebrities with at least 5 images each. Its 200,288 images have
+two classes: not smiling and smiling. LEAF's JSON has the names of the images. The images
+are in `img_align_celeba`, a folder or a zip.
 """
 
 import os
@@ -21,12 +21,13 @@ SIDE = 84
 _LONGEST_NAME = 64  # bytes
 # LEAF's preprocessing leaves out celebrities with fewer images (-k 5).
 LEAST = 5
-# The images of LEAF's test fit; they are evaluated in every round.
+# The size of the image cache in bytes. LEAF's test images, which are evaluated in every
+# round, fit into the cache.
 CACHE = 2**29
 
 
 def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
-  """Reads LEAF's JSON; images are decoded when they are used."""
+  """Reads LEAF's JSON. Images are decoded when they are used."""
   files, images = leaf_files.find_celeba(data_dir)
   arrays = leaf_users.read_json(data_dir, files, 'celeba', _parse)
   store = store_lib.open_store(images)
@@ -60,7 +61,7 @@ def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   for name in x:
-    # An S array drops NULs, and lone surrogates cannot be encoded; neither is
+    # A NumPy array of dtype S drops NULs, and lone surrogates cannot be encoded. Neither is
     # printable.
     if (
       type(name) is not str or not name.isprintable() or not 0 < len(name.encode()) <= _LONGEST_NAME

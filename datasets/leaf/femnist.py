@@ -1,11 +1,11 @@
-"""FEMNIST: digits and letters, with their writers as clients.
+"""FEMNIST: images of digits and letters, with their writers as clients.
 
-LEAF's set has 3,550 writers and 805,263 images of 62 classes: 0-9, A-Z, a-z.
+LEAF's data set has 3,550 writers and 805,263 images of 62 classes: 0-9, A-Z, a-z.
 White is 1.0.
 
-LEAF's grouping by writer duplicates the first image of every writer except the
-very first one. The two copies follow each other. The papers trained with the
-duplicates; `drop_duplicates` leaves the second copy out.
+LEAF's code that groups the images by writer duplicates the first image of every writer
+except the very first writer. The two copies are consecutive. The papers train with the
+duplicates. `drop_duplicates` leaves the second copy out.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class _OtherLevelsError(Exception):
 def read(
   data_dir: str | os.PathLike, *, drop_duplicates: bool = False
 ) -> tuple[pool.Pool, leaf_users.Users]:
-  """Reads LEAF's JSON; images are memory-mapped from the cache."""
+  """Reads LEAF's JSON. Images are memory-mapped from the cache."""
   found = leaf_files.find('femnist', data_dir)
 
   def read_as(convert):
@@ -56,9 +56,10 @@ def read(
 
 
 def in_fewest_bytes(read_as: Callable) -> Mapping[str, np.ndarray]:
-  """Returns `read_as(convert)`, where `convert` takes images in [0, 1].
+  """Returns `read_as(convert)`, with the smallest dtype that represents all pixels.
 
-  `convert` makes uint8 if all pixels are k / 255, and float32 otherwise.
+  `convert` is a function of images in [0, 1]. It returns uint8 if all pixels are k / 255,
+  and float32 otherwise.
   """
   try:
     return read_as(_levels)
@@ -67,7 +68,7 @@ def in_fewest_bytes(read_as: Callable) -> Mapping[str, np.ndarray]:
 
 
 def pool_of(arrays: Mapping[str, np.ndarray]) -> pool.Pool:
-  """Returns a pool of images float32 [28, 28] in [0, 1] from arrays of `in_fewest_bytes`."""
+  """Makes a pool of images, float32 [28, 28] in [0, 1], from the arrays of `in_fewest_bytes`."""
   x = arrays['x']
   levels = x.dtype == np.uint8
   return pool.Pool(
@@ -78,7 +79,7 @@ def pool_of(arrays: Mapping[str, np.ndarray]) -> pool.Pool:
 
 
 def _levels(x: np.ndarray) -> np.ndarray:
-  """Returns uint8 k of pixels k / 255 in float32; other pixels raise _OtherLevelsError."""
+  """Converts pixels k / 255 to uint8 k; raises _OtherLevelsError for other pixels."""
   k = np.rint(x * 255).astype(np.uint8)
   if (_LEVELS[k] != x.astype(np.float32)).any():
     raise _OtherLevelsError
@@ -86,7 +87,7 @@ def _levels(x: np.ndarray) -> np.ndarray:
 
 
 def _duplicates(users: leaf_users.Users, x: np.ndarray, y: np.ndarray) -> list[int]:
-  """Returns the number of each user's second image where it equals the first image."""
+  """Returns the indices of all users' second images that equal the user's first image."""
   first = np.asarray(users.starts)[users.sizes >= 2]
   first = first[y[first] == y[first + 1]]
   return [i + 1 for i in first if (x[i] == x[i + 1]).all()]
@@ -97,7 +98,7 @@ def _pixels(x: list, where: str) -> np.ndarray:
   with contextlib.suppress(ValueError):  # The lists have different lengths.
     pixels = np.array(x)
     numbers = pixels.dtype.kind in 'if' and pixels.shape[1:] == (SIDE * SIDE,)
-    # NumPy reads true among numbers as 1.
+    # NumPy converts true in a list of numbers to 1.
     numbers = numbers and not any(bool in set(map(type, row)) for row in x)
     if numbers and 0 <= pixels.min() <= pixels.max() <= 1:
       return pixels.astype(np.float64).reshape(-1, SIDE, SIDE)

@@ -1,9 +1,9 @@
-"""Finds the files of LEAF's sets, and of TFF's versions of them.
+"""Finds the files of LEAF's data sets, and of TFF's versions of these data sets.
 
-LEAF's preprocess.sh writes `<set>/data/all_data/*.json`, and after the split
-`<set>/data/train/*.json` and `test/*.json`. The files of a folder are sorted by the
-numbers in their names. (LEAF reads them in the file system's order, which is arbitrary,
-so its split of several files cannot be repeated.)
+LEAF's preprocess.sh writes `<set>/data/all_data/*.json`. After it has split the users, it
+also writes `<set>/data/train/*.json` and `<set>/data/test/*.json`. This module sorts the
+files of a folder by the numbers in their names. (LEAF reads them in the arbitrary order of
+the file system, so nobody can repeat LEAF's split of several files.)
 """
 
 import os
@@ -31,7 +31,7 @@ _TFF = {
 
 
 class Files(NamedTuple):
-  """The JSON files of training users and of test users, or of all users before the split."""
+  """The JSON files of training users and of test users, or of all users if not yet split."""
 
   train: tuple[pathlib.Path, ...] = ()
   test: tuple[pathlib.Path, ...] = ()
@@ -39,14 +39,14 @@ class Files(NamedTuple):
 
   @property
   def folder(self) -> pathlib.Path:
-    """The folder with the files of the training users, or of all users."""
+    """The folder of the files of the training users, or of all users if not yet split."""
     return (self.train or self.all)[0].parent
 
 
 def find(name: str, data_dir: str | os.PathLike) -> Files:
-  """Finds the files of a set such as 'femnist', and opens none.
+  """Finds the files of a data set such as 'femnist'; opens no file.
 
-  Raises `errors.InputError` if there are none, or only one of the parts train and test.
+  Raises `errors.InputError` if there are no files, or if training or test files are missing.
   """
   for place in _places(name, data_dir):
     if found := in_folder(place):
@@ -59,7 +59,7 @@ def find(name: str, data_dir: str | os.PathLike) -> Files:
 
 
 def find_celeba(data_dir: str | os.PathLike) -> tuple[Files, pathlib.Path]:
-  """Finds CelebA's JSON as `find` does, and the folder or zip of the images."""
+  """Finds CelebA's JSON with `find`, and the folder or zip of the images."""
   found = find('celeba', data_dir)
   for place in _places('celeba', data_dir):
     for folder in (place, place / 'raw'):
@@ -75,7 +75,7 @@ def find_celeba(data_dir: str | os.PathLike) -> tuple[Files, pathlib.Path]:
 
 
 def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
-  """Finds the JSON of Shakespeare, or else Project Gutenberg's text."""
+  """Finds Shakespeare's JSON or, if it is missing, Project Gutenberg's text."""
   try:
     return find('shakespeare', data_dir)
   except errors.InputError as e:
@@ -91,7 +91,7 @@ def find_shakespeare(data_dir: str | os.PathLike) -> Files | pathlib.Path:
 
 
 def find_tff(name: str, data_dir: str | os.PathLike) -> tuple[pathlib.Path, ...]:
-  """Finds TFF's HDF5 files of train and test, or its SQLite file.
+  """Finds TFF's training and test files in HDF5, or TFF's SQLite file.
 
   `name` is 'emnist', 'celeba' or 'shakespeare'. The files are in `data_dir` or in its
   folder `name` or `fed_<name>`.
@@ -119,7 +119,10 @@ def find_tff(name: str, data_dir: str | os.PathLike) -> tuple[pathlib.Path, ...]
 
 
 def in_folder(place: pathlib.Path) -> Files | None:
-  """Returns the files of one folder, or None; raises InputError if it has only one part."""
+  """Returns the files of a folder, or None if it has no JSON files.
+
+  Raises InputError if the folder has only training files or only test files.
+  """
   for ending in ('', '.json'):
     train, test = (place / f'{part}{ending}' for part in ('train', 'test'))
     parts = _json(train), _json(test)
@@ -134,7 +137,7 @@ def in_folder(place: pathlib.Path) -> Files | None:
 
 
 def _places(name: str, data_dir: str | os.PathLike) -> list[pathlib.Path]:
-  """Returns the existing folders that may contain a set."""
+  """Returns the existing folders that may contain the data set `name`."""
   root = pathlib.Path(data_dir)
   named = [root / 'leaf' / name, root / name]
   if name == 'femnist':
@@ -149,9 +152,8 @@ def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
     return (place,)
   if not place.is_dir():
     return ()
-  # all_data_2 precedes all_data_10.
 
-  def by_numbers(path):
+  def by_numbers(path):  # all_data_2 comes before all_data_10.
     return [int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))]
 
   found = (p for p in place.glob('*.json') if zipped.is_data(p.name))

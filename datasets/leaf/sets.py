@@ -1,7 +1,7 @@
-"""Loads LEAF's sets, and TFF's versions of them, as federated data.
+"""Loads LEAF's data sets, and TFF's versions of these data sets, as federated data.
 
-LEAF splits by user: `random.Random(0)` draws 90 % of the users for training, and the
-examples of all other users are the test.
+LEAF splits the users: `random.Random(0)` samples 90 % of the users for training. The
+examples of all other users are the test set.
 """
 
 import functools
@@ -21,7 +21,7 @@ _PREPROCESSING = {
   'shakespeare': _CHARACTERS,
   'shakespeare-tff': _CHARACTERS,
 }
-# The reader of each set, and its number of classes.
+# The reader and the number of classes of each data set.
 _SETS = {
   'femnist': (femnist.read, femnist.NUM_CLASSES),
   'celeba': (celeba.read, celeba.NUM_CLASSES),
@@ -40,27 +40,27 @@ def load(
   min_examples: int = 1,
   test_examples: int = 0,
 ) -> client_data.FederatedDataset:
-  """Loads a set of LEAF or TFF, which `leaf.files` finds.
+  """Loads a data set of LEAF or TFF, whose files `leaf.files` finds.
 
   Args:
     name: 'femnist', 'celeba', 'shakespeare', 'emnist-tff', 'celeba-tff' or
       'shakespeare-tff'.
     data_dir: the directory of all data.
-    drop_duplicates: only for femnist; leaves out a writer's second image if it and
-      its label equal the first.
-    min_examples: training and test users with fewer examples are left out, and their
-      numbers are printed on stderr.
-    test_examples: the size of the test, a uniform sample of all test users' examples
-      that is the same in every run; 0: all examples.
+    drop_duplicates: only for femnist. Leaves out a writer's second image if the image and
+      its label equal the writer's first image and label.
+    min_examples: leaves out training and test users with fewer examples, and prints on
+      stderr how many.
+    test_examples: the size of the test set, a uniform sample of all test users' examples.
+      The sample is the same in every run. 0: all examples.
 
   Returns:
-    The data set. `x` is float32 [28, 28], ink 0.0 on white 1.0 (EMNIST); uint8
-    [84, 84, 3], resized as LEAF does and decoded when used (CelebA); or uint8 [80],
-    indices into `shakespeare.ALPHABET`.
+    The data set. `x` depends on the data set. EMNIST: float32 [28, 28], 0.0 for ink and 1.0
+    for paper. CelebA: uint8 [84, 84, 3], resized like LEAF's images and decoded when used.
+    Shakespeare: uint8 [80], indices into `shakespeare.ALPHABET`.
 
   Raises:
     errors.InputError: files are missing or malformed, an image is missing, or no
-      training user or no test user remains. A damaged image raises this when used.
+      training user or no test user remains. A damaged image raises this error when used.
   """
   read, num_classes = _SETS[name]
   if drop_duplicates:
@@ -80,8 +80,8 @@ def load(
 def split(users: leaf_users.Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
   """Returns the indices of the training users and of the test users, int64.
 
-  Users that are not split yet are split as LEAF's split_data does: `random.Random(0)`
-  samples 90 % of the users with at least `least` examples, in their order, for training.
+  If the files do not split the users, this function splits them like LEAF's split_data:
+  `random.Random(0)` samples 90 % of the users with at least `least` examples for training.
   """
   if users.is_test is not None:
     return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
@@ -99,7 +99,7 @@ def federated(
   test_examples: int = 0,
   exact: bool = True,
 ) -> client_data.FederatedDataset:
-  """Makes a client of each training user, and pools the test users' examples.
+  """Makes a client of each training user. The test users' examples form the test set.
 
   `split` explains `least`, and `load` explains the other arguments.
   """
@@ -140,7 +140,7 @@ def federated(
 def _owned(
   users: leaf_users.Users, part: np.ndarray, kept: np.ndarray, least: int
 ) -> dict[str, np.ndarray]:
-  """Returns the kept examples of each user who has at least `least` of them."""
+  """Returns the kept examples of each user in `part` who has at least `least` kept examples."""
   found = {}
   for user in part:
     start = users.starts[user]

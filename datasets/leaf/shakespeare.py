@@ -1,13 +1,14 @@
-"""Shakespeare: next-character prediction, with speaking roles as clients.
+"""Shakespeare: next-character prediction, with the speaking roles of plays as clients.
 
 An example is 80 successive characters of a role, and the label is the next character.
-LEAF's set has 1,129 roles and 4,226,158 examples. It is read from LEAF's JSON,
-or made from Project Gutenberg's text, which gives the same counts.
+LEAF's data set has 1,129 roles and 4,226,158 examples. The module reads LEAF's JSON, or
+makes the data set from Project Gutenberg's text. Both ways give the same counts.
 
-LEAF makes the set from etext 100 in its version before 2018 (`pg100.txt`), with one user
-for each speaking role of each play. This module follows LEAF's preprocess_shakespeare.py
-and its later fix, which converts speakers' names to upper case. (A still later version
-makes windows line by line, but each of the published 1,129 users has one text.)
+LEAF makes its data set from Project Gutenberg's etext 100 in the version before 2018
+(`pg100.txt`), with one user for each speaking role of each play. This module follows LEAF's
+preprocess_shakespeare.py with a later fix, which converts speakers' names to upper case. (A
+still later version of LEAF makes windows line by line. In the published data set, all lines
+of a user form one text.)
 """
 
 import itertools
@@ -29,7 +30,7 @@ from tff_xc.data import pool
 ALPHABET = ' !"&\'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz{}'
 NUM_CLASSES = len(ALPHABET)
 WINDOW = 80
-# Increase this when the arrays of a cache or the rules of plays change.
+# Increase this when the cached arrays or the parsing of plays change.
 VERSION = 3
 
 _UNKNOWN = 255
@@ -37,7 +38,7 @@ _CODES = np.full(128, _UNKNOWN, np.uint8)
 _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(NUM_CLASSES)
 
 _AUTHOR = 'by William Shakespeare'
-# The last line of the plays, counted from 0 after the file's first line. Poems follow.
+# The last line of the plays, counted from 0 after the file's first line. Poems come next.
 _LAST_LINE = 124_195
 _SPEAKER = re.compile(r'  ([a-zA-Z][a-zA-Z ]*)\. (.*)')
 _MORE = re.compile(r'    (.*)')
@@ -50,10 +51,10 @@ _FEW_LINES = 2
 
 
 def read(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
-  """Reads LEAF's JSON or the plays; examples are memory-mapped from the cache.
+  """Reads LEAF's JSON or the plays. Examples are memory-mapped from the cache.
 
-  Characters outside the alphabet become spaces, and their number is printed on
-  stderr. (LEAF gives them the code -1, which is not a class.)
+  Characters outside the alphabet become spaces, and the function prints their number on
+  stderr. (LEAF gives these characters the code -1, which is not a class.)
   """
   found = leaf_files.find_shakespeare(data_dir)
   if isinstance(found, leaf_files.Files):
@@ -69,7 +70,7 @@ def read(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
 
 
 def encode(text: str) -> tuple[np.ndarray, int]:
-  """Returns a text's codes, uint8 [k], and how many characters became spaces."""
+  """Returns a text's codes, uint8 [k], and the number of characters that became spaces."""
   points = np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
   codes = _CODES[np.minimum(points, 127)]  # 127 is not in the alphabet.
   unknown = codes == _UNKNOWN
@@ -78,28 +79,28 @@ def encode(text: str) -> tuple[np.ndarray, int]:
 
 
 def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples_lib.Block]:
-  """Yields the last characters of each line, which a trained model continues.
+  """Yields the last characters of each line. A trained model predicts the next character.
 
-  As in training, a run of spaces becomes one space. Spaces are put before a line that is
-  too short.
+  As in training, a run of spaces becomes one space. A short line is padded with spaces at
+  its start.
   """
   [length] = description.shape
   lines = enumerate(zipped.text_lines(path, 'give a text file in UTF-8'), 1)
   kept = ((number, line.rstrip('\r\n')) for number, line in lines if line.strip())
   while block := list(itertools.islice(kept, size)):
     last = [re.sub('  +', ' ', line)[-length:].rjust(length) for _, line in block]
-    # No alphabet has 127, so this code stands for all characters outside ASCII.
+    # The code 127 is in no alphabet, so it replaces all characters outside ASCII.
     codes = [[min(ord(c), 127) for c in line] for line in last]
     names = [str(number) for number, _ in block]
     yield examples_lib.Block(names, (np.array(codes, np.uint8),), None)
 
 
 def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, leaf_users.Users]:
-  """Returns the windows of texts and their users; the texts are cached.
+  """Makes windows of 80 characters from texts; returns the windows and their users.
 
-  `read` returns pairs of a user and its text. Newlines and runs of spaces become one
-  space each, and users with at most 80 characters are left out. The cache is named by
-  the first file.
+  `read` returns pairs of a user and the user's text. Each newline and each run of spaces
+  becomes one space. Users with at most 80 characters are left out. The texts are cached
+  under the name of the first file.
   """
 
   def make():
@@ -124,7 +125,7 @@ def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, l
 
 
 def _encoded(texts: Iterable[tuple[str, str]], file) -> dict[str, np.ndarray]:
-  """Returns the arrays that `from_texts` caches."""
+  """Encodes texts; returns the arrays that `from_texts` caches."""
   found, unknown = {}, 0
   for name, text in texts:
     codes, some = encode(re.sub('  +', ' ', text.replace('\n', ' ')))
@@ -164,9 +165,10 @@ def _say_unknown(name: str, arrays) -> None:
 
 
 def read_plays(path: str | os.PathLike) -> dict[str, str]:
-  """Returns the lines of each role, each line with a newline, keyed by `PLAY_SPEAKER`.
+  """Reads the plays; returns the text of each role, with the key `PLAY_SPEAKER`.
 
-  Roles come in the order of the plays and of the speakers' first lines.
+  The text of a role is all its lines, with newlines. Roles are sorted by play, and then by
+  their first line.
   """
   advice = 'get pg100.txt of Project Gutenberg again'
   with zipped.readable(path, advice), zipped.open_text(path) as file:
@@ -182,11 +184,11 @@ def read_plays(path: str | os.PathLike) -> dict[str, str]:
 
 
 def roles(text: str) -> dict[str, str]:
-  """Returns the lines of each role, see `read_plays`."""
+  """Returns the text of each role in the given plays; see `read_plays`."""
   found: dict[str, list[str]] = {}
   for play, speakers in _plays(text.splitlines()[1:]):
     if len(speakers) < 2:
-      continue  # Poems and tables of contents.
+      continue  # This is a poem or a table of contents.
     for speaker, lines in speakers.items():
       if len(lines) > _FEW_LINES:
         role = re.sub(r'\W+', '_', f'{play}_{speaker}'.replace(' ', '_'))
@@ -199,14 +201,14 @@ def _plays(lines: list[str]):
   begins = [i for i, line in enumerate(lines) if _AUTHOR in line]
   begins = [i for i in begins[1:] if i <= _LAST_LINE]
   for begin, end in itertools.pairwise([*begins, _LAST_LINE + 1]):
-    # The title is the nearest line above the author's that is not blank.
+    # The title is the nearest line above `_AUTHOR` that is not blank.
     above = (lines[begin - k].strip() for k in range(2, 8) if k <= begin)
     title = next(filter(None, above), '')
     yield title, _speakers(lines[begin + 1 : end], title == _FLAT_PLAY)
 
 
 def _speakers(lines: list[str], flat: bool) -> dict[str, list[str]]:
-  """Returns the lines of each speaker of a play; `flat` is set for `_FLAT_PLAY`."""
+  """Returns the lines of each speaker of a play; `flat` is true for `_FLAT_PLAY`."""
   begin, more = (_FLAT_SPEAKER, _FLAT_MORE) if flat else (_SPEAKER, _MORE)
   speakers: dict[str, list[str]] = {}
   current = None

@@ -1,16 +1,18 @@
-"""Reads the sets that TFF hosts. They have the same sources as LEAF's sets but differ:
+"""Reads the data sets that TFF hosts. Their sources are those of LEAF's data sets.
 
 emnist-tff       has 3,400 writers and 749,068 images; LEAF has 3,550 and 805,263.
-celeba-tff       has the same 9,343 celebrities, which TFF itself splits into 8,408
-                 and 935, and the same 200,288 images, already resized to 84 by 84.
+celeba-tff       has the same 9,343 celebrities as LEAF, and the same 200,288 images,
+                 already resized to 84 by 84. TFF splits the celebrities into 8,408 for
+                 training and 935 for testing.
 shakespeare-tff  has 715 roles and 2,585,814 windows, because TFF keeps only roles
                  with at least two snippets of text; LEAF has 1,129 and 4,226,158.
 
-TFF splits each client's examples of EMNIST and Shakespeare into train and test. Here
-both parts are joined, train first. Then the clients, sorted by id, are split as LEAF
-does. The files are those of TFF's load_data, in HDF5 (`<name>_train.h5` and
-`<name>_test.h5` with `examples/<client>/<column>`) or SQLite (a table `examples` with
-split_name, client_id and serialized_example_proto, a `tf.train.Example`).
+In EMNIST and Shakespeare, TFF splits each client's examples into training and test
+examples. This module joins both, training examples first. Then it splits the clients,
+sorted by id, like LEAF. It reads the files of TFF's load_data, in one of two formats.
+HDF5: `<name>_train.h5` and `<name>_test.h5`, with `examples/<client>/<column>`. SQLite: a
+table `examples` with the columns split_name, client_id and serialized_example_proto, a
+`tf.train.Example`.
 """
 
 import contextlib
@@ -29,11 +31,11 @@ from datasets.readers import parsed_cache
 from tff_xc import errors
 from tff_xc.data import hdf5, pool
 
-# Increase this when the arrays of a cache change.
+# Increase this when the cached arrays change.
 VERSION = 3
 
-# For SQLite, the names of the train and test splits, and the columns as features of
-# `tf.io.parse_example`.
+# For each SQLite file, the names of the training and test splits, and the columns as
+# features of `tf.io.parse_example`.
 _feature = tf.io.FixedLenFeature
 _SQLITE = {
   'emnist': (
@@ -49,16 +51,19 @@ _SQLITE = {
 
 
 class Client(NamedTuple):
-  """A client's examples of one split: their rows in the file, int64 [k]."""
+  """A client's training or test examples in a file."""
 
   name: str
-  part: int
-  rows: np.ndarray
-  where: str
+  part: int  # 0: training examples; 1: test examples.
+  rows: np.ndarray  # int64 [k], the rows of the examples in the file.
+  where: str  # The file and the client, for error messages.
 
 
 def read_shakespeare(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
-  """Joins each client's snippets with newlines, and makes windows as for LEAF's texts."""
+  """Reads TFF's Shakespeare; returns what `shakespeare.read` returns.
+
+  Joins each client's snippets with newlines.
+  """
   paths = leaf_files.find_tff('shakespeare', data_dir)
 
   def texts() -> dict[str, str]:
@@ -74,7 +79,7 @@ def read_shakespeare(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users
 
 
 def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
-  """Reads TFF's EMNIST with 62 classes, and returns what `femnist.read` returns."""
+  """Reads TFF's EMNIST with 62 classes; returns what `femnist.read` returns."""
   paths = leaf_files.find_tff('emnist', data_dir)
 
   def make(convert):
@@ -101,7 +106,7 @@ def read_emnist(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
 
 
 def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
-  """Reads TFF's CelebA; images are read when they are used."""
+  """Reads TFF's CelebA; returns what `celeba.read` returns. Images are read when they are used."""
   paths = leaf_files.find_tff('celeba', data_dir)
   source = opened('celeba', paths)
 
@@ -127,7 +132,7 @@ def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
   def read(numbers: np.ndarray) -> np.ndarray:
     x = np.empty([len(numbers), *shape], np.uint8)
     owners = np.searchsorted(users.starts, numbers, 'right') - 1
-    for user in np.unique(owners):  # The images of a user are read together.
+    for user in np.unique(owners):  # Read all images of a user at once.
       mine = np.flatnonzero(owners == user)
       name, part = users.names[user], int(users.is_test[user])
       where = f'{paths[-part]}, client {name}'
@@ -160,8 +165,8 @@ def _check(client: Client, what: str, found, shape, kinds: str) -> None:
 def opened(name: str, paths: tuple[pathlib.Path, ...]):
   """Opens the files that `find_tff` found.
 
-  The result has `clients()`, which yields each `Client`, sorted by name and then by part,
-  and `read(client, column)`, which any thread may call.
+  The result has two methods. `clients()` yields each `Client`, sorted by name and then by
+  part. `read(client, column)` returns a column and is thread-safe.
   """
   return _Hdf5(paths) if paths[0].suffix == '.h5' else _Sqlite(paths[0], *_SQLITE[name])
 
@@ -181,7 +186,7 @@ def _damage(path: pathlib.Path) -> Iterator[None]:
 
 
 class _Hdf5:
-  """The two HDF5 files of a set; a client's rows are indices into its columns."""
+  """The two HDF5 files of a data set. A client's rows are indices into its columns."""
 
   def __init__(self, paths: tuple[pathlib.Path, ...]):
     import h5py
@@ -198,7 +203,7 @@ class _Hdf5:
     for name, part in sorted(listed):
       path = self._paths[part]
       with _damage(path):
-        # Unpacking fails if the columns have different lengths, which is damage.
+        # The assignment raises an error if the file is damaged and columns differ in length.
         [rows] = {len(values) for values in self._parts[part][name].values()}
       yield Client(name, part, np.arange(rows), f'{path}, client {name}')
 
@@ -208,7 +213,7 @@ class _Hdf5:
 
 
 class _Sqlite:
-  """The SQLite database of a set; a client's rows are row ids of the database."""
+  """The SQLite database of a data set. A client's rows are row ids of the database."""
 
   def __init__(self, path: pathlib.Path, splits: tuple[str, str], columns):
     self._path, self._splits, self._columns = path, splits, columns

@@ -1,11 +1,11 @@
-"""LEAF's JSON, parsed through the cache.
+"""Parses LEAF's JSON and caches the result.
 
-A file is one object:
+A file is one JSON object:
 
 {"users": ["f1", ...], "num_samples": [12, ...],
  "user_data": {"f1": {"x": [...], "y": [...]}, ...}}
 
-Its keys come in any order, and further keys ("hierarchies") are skipped.
+Its keys may come in any order. The reader skips other keys, such as "hierarchies".
 Caldas et al.: LEAF: a benchmark for federated settings, 2018.
 """
 
@@ -24,19 +24,20 @@ from datasets.leaf import files as leaf_files
 from datasets.readers import json_stream, parsed_cache
 from tff_xc import errors
 
-# Increase this when the arrays of a cache change.
+# Increase this when the cached arrays change.
 VERSION = 3
 _GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
 class Users(NamedTuple):
-  """Which examples of a pool each of U users has; a user's examples are consecutive."""
+  """The examples of each of U users in a pool. A user's examples are consecutive."""
 
-  names: list[str]  # A user with examples in both parts is listed twice.
-  starts: np.ndarray  # int64 [U], the number of each user's first example.
+  # A user with training and test examples is listed twice.
+  names: list[str]
+  starts: np.ndarray  # int64 [U], the index of each user's first example.
   sizes: np.ndarray  # int64 [U], the number of each user's examples.
   is_test: np.ndarray | None  # bool [U]; None: the users are not split yet.
-  left_out: Sequence[int] = ()  # The numbers of examples that are left out.
+  left_out: Sequence[int] = ()  # The indices of examples that are left out.
 
 
 def put(
@@ -46,7 +47,10 @@ def put(
   starts: Sequence[int] | None = None,
   is_test: Sequence[bool] | None = None,
 ) -> dict[str, np.ndarray]:
-  """Returns the fields of `Users` as arrays; without `starts`, users follow each other."""
+  """Returns the fields of `Users` as arrays.
+
+  If `starts` is None, each user's first example comes after the last one of the user before.
+  """
   if not sum(sizes):
     raise errors.InputError(f'{path}: there are no examples of any user; get the file again')
   sizes = np.array(sizes, np.int64)
@@ -56,7 +60,7 @@ def put(
 
 
 def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
-  """Returns `Users` from arrays that include those of `put`."""
+  """Makes `Users` from the arrays of `put`."""
   return Users(arrays['names'].tolist(), arrays['starts'], arrays['sizes'], arrays.get('is_test'))
 
 
@@ -65,9 +69,10 @@ def read_all(
 ) -> list[str]:
   """Reads files that have no user in common; returns the names in "users", in order.
 
-  Calls `add` for each user, in the order of "user_data", with `<file>, user <name>` for
-  errors, the user, and the lists x and y, which have the same length. Raises
-  `errors.InputError` if a file is not JSON of this form, or its parts do not agree.
+  Calls `add` for each user, in the order of "user_data". The arguments of `add` are
+  `<file>, user <name>` for error messages, the user, and the lists x and y, which have the
+  same length. Raises `errors.InputError` if a file is not LEAF's JSON, or "users" and
+  "user_data" have different users.
   """
   users, seen = [], {}
   for path in paths:
@@ -93,7 +98,7 @@ def read_all(
 
 
 def _names(path: pathlib.Path) -> list[str]:
-  """Returns "users" without reading the rest of the file."""
+  """Returns the list "users" without reading the rest of the file."""
   names = next(json_stream.values(path, 'users', _GET_IT), None)
   if not isinstance(names, list) or len(set(map(str, names))) < len(names):
     raise errors.InputError(
@@ -104,7 +109,7 @@ def _names(path: pathlib.Path) -> list[str]:
 
 
 def count_users(paths: Iterable[pathlib.Path]) -> int | None:
-  """Counts users without reading their data; returns None if a file is damaged."""
+  """Counts the users without reading their data; returns None if a file is damaged."""
   try:
     return len({name for path in paths for name in _names(path)})
   except errors.InputError:  # `read_all` reports the error.
@@ -117,10 +122,10 @@ def read_json(
   form: str,
   parse: Callable[[list, list, str], Mapping[str, np.ndarray]],
 ) -> Mapping[str, np.ndarray]:
-  """Reads JSON files through the cache of `place`, one user's data at a time.
+  """Reads JSON files, one user's data at a time, and caches the result for `place`.
 
-  `parse` takes x, y and `<file>, user <name>`, and returns arrays with one row per
-  example. Returns these arrays joined over all users, and the arrays of `put`.
+  `parse` takes x, y and `<file>, user <name>`, and returns arrays with one row per example.
+  The result has these arrays, joined over all users, and the arrays of `put`.
   """
 
   def make() -> dict[str, np.ndarray]:
@@ -147,13 +152,13 @@ def read_json(
 
 
 def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
-  """Returns a user's labels, int32 [k]; they must be whole numbers with a dtype of `kinds`."""
+  """Converts a user's labels to int32 [k]. They must be whole numbers of a dtype in `kinds`."""
   try:
     found = np.array(y)
     right = found.dtype.kind in kinds and found.shape == (len(y),)
   except ValueError:  # Some labels are lists.
     right = False
-  # NumPy reads true among numbers as 1.
+  # NumPy converts true in a list of numbers to 1.
   right = right and bool not in map(type, y) and (found == np.floor(found)).all()
   if not right or found.min() < 0 or found.max() >= num_classes:
     refuse(where, 'labels', y, f'whole numbers from 0 to {num_classes - 1}')
@@ -171,11 +176,11 @@ def say(sentence: str) -> None:
 
 
 def read(files: leaf_files.Files) -> examples_lib.Examples:
-  """Lists the examples of all files; the examples of test users are the test.
+  """Lists the examples of all files; the examples of test users are the test set.
 
-  An example's id is its number. Examples are sorted by user in the order of "users",
-  training files first. Whole numbers as labels are the class numbers. Other labels, such
-  as Shakespeare's characters, are sorted and numbered.
+  An example's id is its index. Examples are sorted by user in the order of "users",
+  training files first. If all labels are whole numbers, they are the class numbers. Other
+  labels, such as Shakespeare's characters, are sorted and numbered.
   """
   users, labels_of = [], []
   for paths in (files.train or files.all, files.test):
@@ -204,7 +209,7 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
 
 def _text(label, where: str) -> str:
   if isinstance(label, float) and label.is_integer():
-    label = int(label)  # CelebA's are 0.0 and 1.0.
+    label = int(label)  # CelebA's labels are 0.0 and 1.0.
   if type(label) not in (str, int):
     refuse(where, 'the label is', label, 'text or a whole number')
   return str(label)

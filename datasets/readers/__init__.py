@@ -1,1 +1,1 @@
-"""Readers of each form of file; they return `datasets.examples.Examples`."""
+"""Readers of the file formats; most of them return `datasets.examples.Examples`."""

@@ -3,10 +3,11 @@
 x       images, uint8 [N, height, width] or [N, height, width, channels];
         or features, numbers [N, D]
 y       integers [N], labels in [0, n)
-client  integers or strings [N], the client that owns each example; it may be
-        absent if a split makes the clients (`splits.deal`)
-test_x, test_y            optional: held-out examples of the same classes
-retrieval_x, retrieval_y  optional: examples of other classes, for MAP
+client  integers or strings [N], the client that owns each example; optional if a
+        split assigns examples to clients (`splits.deal`)
+test_x, test_y            optional: test examples of the same classes
+retrieval_x, retrieval_y  optional: examples of other classes, for mean average
+                          precision (MAP)
 
 np.savez_compressed('mine.npz', x=x, y=y, client=client)
 """
@@ -21,24 +22,24 @@ from datasets import examples as examples_lib
 from tff_xc import errors, memory
 
 Arrays = Mapping[str, np.ndarray]
-# The prefixes of the names of each part's arrays.
+# The prefixes of the names of training, test and retrieval arrays.
 PARTS = ('', 'test_', 'retrieval_')
 # The number of rows that are processed at a time.
 ROWS = 1 << 14
 
 
 def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[str, np.ndarray]:
-  """Reads the arrays in `names` that the file has; None: all arrays.
+  """Reads those of the arrays `names` that the file has; None: all arrays.
 
-  Raises `errors.InputError` if the file is not a .npz, is damaged, has Python objects,
+  Raises `errors.InputError` if the file is not a .npz, is damaged, contains Python objects,
   or unpacks to more than the free memory.
   """
-  if not os.path.isfile(path):  # A pipe would wait for a writer.
+  if not os.path.isfile(path):  # Reading from a pipe would wait for a writer.
     raise errors.InputError(
       f'{path} is no file; give the .npz of your data, with arrays x, y, client'
     )
   try:
-    # A file with a single array, .npy, is mapped, not read.
+    # The mode avoids reading a large .npy file, which the next lines refuse.
     file = np.load(path, mmap_mode='r', allow_pickle=False)
     if isinstance(file, np.ndarray):
       raise ValueError('it is one array without a name')
@@ -48,24 +49,24 @@ def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[s
       return {name: file[name] for name in wanted}
   except errors.InputError:
     raise
-  except Exception as e:  # NumPy raises many types for a damaged or hostile file.
+  except Exception as e:  # NumPy raises errors of many types for a damaged or hostile file.
     raise errors.InputError(
       f'{path} is no .npz of plain arrays ({e}); write it with np.savez'
     ) from e
 
 
 def present(arrays: Arrays) -> list[str]:
-  """Returns the prefixes of the parts that have arrays, and of the training part always."""
+  """Returns those of `PARTS` for which the file has arrays, and always '' for training."""
   return [part for part in PARTS if not part or {f'{part}x', f'{part}y'} & set(arrays)]
 
 
 def examples(
   path: str | os.PathLike, arrays: Arrays, class_names: list[str] | None = None
 ) -> examples_lib.Examples:
-  """Returns the examples of y, and those of test_y as the test.
+  """Returns the training examples of y and the test examples of test_y.
 
   `class_names` come from `listed`. Raises `errors.InputError` if labels are not whole
-  numbers from 0, or clients are not whole numbers or text.
+  numbers from 0, or clients are not whole numbers or strings.
   """
   labels = [
     _labels(path, name, arrays.get(name))
@@ -99,9 +100,10 @@ def _labels(path: str | os.PathLike, name: str, y: np.ndarray | None) -> np.ndar
 def _owners(
   path: str | os.PathLike, client: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, list[str]]:
-  """Returns int32 [N], indices into the client names, and the names, sorted.
+  """Returns each example's client, int32 [N], an index into the sorted client names; and the names.
 
-  `client` has text or whole numbers, where 2.0 means 2; `shape` is the labels' shape.
+  `client` has strings or whole numbers, which may be floats such as 2.0. `shape` is the
+  shape of the labels.
   """
   if client.dtype.kind == 'f' and (np.abs(client) < 2**53).all():
     whole = client.astype(np.int64)
@@ -119,7 +121,7 @@ def _owners(
 
 
 def read_checked(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads a file; checks labels, and that each part has as many examples, all of one shape."""
+  """Reads a file, and checks the labels and the shapes of all arrays x and y."""
   arrays = read(path)
   for part in present(arrays):
     x, y = arrays.get(f'{part}x'), _labels(path, f'{part}y', arrays.get(f'{part}y'))
@@ -174,7 +176,10 @@ def read_features(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 
 def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:
-  """Renumbers labels in place by a file of class names; returns the names, or None for ''."""
+  """Renumbers the labels in place, in the order of the class names in `file`.
+
+  Returns the names, or None if `file` is ''.
+  """
   if not file:
     return None
   parts = [part for part in ('y', 'test_y') if part in arrays]

@@ -1,9 +1,9 @@
 """Reads class probabilities from a table: FedIR's target distribution.
 
 The table (`datasets.readers.tables`) has the columns `class,probability` or `class,weight`
-and a row for each class. Classes without a row have probability 0, and the values are
-divided by their sum. A class is a number from 0, or its name if the data name their
-classes. If all rows match names, they are read as names, even if they are numbers.
+and a row for each class. Classes without a row have probability 0. The reader divides the
+values by their sum. The column `class` has class names or the numbers from 0. If all entries
+of the column are class names, the reader takes them for names, even if they are numbers.
 """
 
 import os
@@ -20,10 +20,10 @@ _CLASS, _VALUES = 'class', ('probability', 'weight')
 def read(
   path: str | os.PathLike, num_classes: int, class_names: Sequence[str] | None = None
 ) -> np.ndarray:
-  """Returns float64 [n], at least 0, with sum 1.
+  """Returns the probabilities of the n classes, float64 [n], with sum 1.
 
   The table may have `class_names` [n] in place of the numbers from 0 to n - 1. Raises
-  `errors.InputError`, which names the file and the line that is wrong.
+  `errors.InputError` if the table is wrong. The message names the file and the wrong line.
   """
   values = [name for name in tables.header(path) if name in _VALUES]
   if len(values) != 1:

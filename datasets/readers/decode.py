@@ -1,12 +1,12 @@
-"""Decodes images of any kind to RGB, and fits them into squares.
+"""Decodes images of many formats to RGB, and scales and crops them to squares.
 
-The rotation that cameras store in EXIF is applied. Transparent pixels become white.
-Channels of 16 bits keep their higher 8 bits. Pillow converts CMYK, palettes and
-greyscale. Only the first frame or page is used.
+The decoder applies the rotation that cameras store in EXIF. Transparent pixels become
+white. Of 16-bit channels, the decoder keeps the higher 8 bits. Pillow converts CMYK,
+palettes and greyscale. Only the first frame or page is used.
 
-A file of a few kilobytes may announce very many pixels. Pillow refuses images of more
-than 179 million pixels before it decodes them. Decoding an image of this size takes
-1.4 to 2.8 GB (JPEG 2000 3.4), so large images are decoded one at a time.
+A file of a few kilobytes may announce a huge number of pixels. Pillow refuses images of
+more than 179 million pixels before it decodes them. Decoding an image of this size needs
+1.4 to 2.8 GB of memory (JPEG 2000: 3.4 GB), so large images are decoded one at a time.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from PIL import Image, ImageOps
 # Images with more pixels are decoded one at a time.
 LARGE = 2**24
 _ONE_AT_A_TIME = threading.Lock()
-# The formats that Pillow decodes itself. For an EPS it would run another program.
+# The formats that Pillow decodes itself. For EPS files it would run another program.
 _FORMATS = ('JPEG', 'PNG', 'GIF', 'BMP', 'TIFF', 'WEBP', 'JPEG2000', 'PPM')
 # The errors that Pillow and the readers of archives raise for a damaged image.
 DAMAGE = (
@@ -41,27 +41,29 @@ DAMAGE = (
   Image.DecompressionBombError,
 )
 
-# Pillow's warnings name lines of its code, and concern readable images, such as an image
-# with damaged EXIF or many pixels. Twice as many pixels raise an error.
+# Hide Pillow's warnings. They concern readable images, such as an image with damaged EXIF or
+# with many pixels. Pillow raises an error for an image with twice as many pixels.
 warnings.filterwarnings('ignore', module=r'PIL\.')
 
 
 def rgb(data: bytes) -> Image.Image:
-  """Decodes an image, whatever the name of its file; raises one of `DAMAGE`."""
+  """Decodes an image to RGB; raises one of `DAMAGE` if the image is damaged."""
   return _decoded(data, 0, lambda image: image)
 
 
 def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
   """Decodes an image to RGB, and returns the result of `use` on it.
 
-  No other large image is decoded meanwhile. A JPEG with more than `least` pixels a side
-  is decoded at half its size or less, which is several times as fast; 0: at full size.
+  During a call for a large image, no other thread decodes a large image. A JPEG with at
+  least 2 · `least` pixels a side is decoded at 1/2, 1/4 or 1/8 of its size, which is several
+  times as fast. The smaller image still has `least` pixels a side. If `least` is 0, every
+  image is decoded at full size.
   """
   image = Image.open(io.BytesIO(data), formats=_FORMATS)
   size = image.size
   if least:
     image.draft('RGB', (least, least))
-  if not image.info.get('progressive'):  # A progressive JPEG takes the memory of its full size.
+  if not image.info.get('progressive'):  # A progressive JPEG needs the memory for its full size.
     size = image.size
   is_large = size[0] * size[1] > LARGE
   with _ONE_AT_A_TIME if is_large else contextlib.nullcontext():
@@ -75,7 +77,7 @@ def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
 
 
 def reason(error: Exception) -> str:
-  """Returns the error as ` (why)`, or '' if Pillow only names an object in memory."""
+  """Returns the error message as ` (why)`, or '' if it only names an object in memory."""
   is_unknown = isinstance(error, Image.UnidentifiedImageError)
   return '' if is_unknown else f' ({error})'
 
@@ -89,7 +91,11 @@ def square(data: bytes, side: int) -> np.ndarray:
 
 
 def fit(data: bytes, height: int, width: int, how: str = 'crop') -> np.ndarray:
-  """Decodes an image to uint8 [height, width, 3], cropped as by `square` or stretched."""
+  """Decodes an image to uint8 [height, width, 3].
+
+  If `how` is 'crop', crops the image like `square`; then height and width must be equal.
+  Otherwise stretches the image.
+  """
   if how == 'crop':
     return square(data, height)
   return np.asarray(rgb(data).resize((width, height), Image.Resampling.BICUBIC))

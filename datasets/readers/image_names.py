@@ -1,14 +1,14 @@
-"""The names of images: which files are images, their order, and their classes.
+"""Finds images by their file names, sorts them, and derives their classes from folders.
 
   CLASS/NAME.jpg           CLASS may contain folders
-  train/CLASS/NAME.jpg     with the parts test/... or val/...; `_KINDS` has all names
-                           of parts, which may be in upper or lower case
+  train/CLASS/NAME.jpg     beside test/CLASS/NAME.jpg or val/CLASS/NAME.jpg. `_KINDS` lists
+                           all names of such folders, in upper or lower case
 
-The class of an image is its outermost folder. If all outermost folders are named as
-parts, the class is the folder below. A single folder around everything, which archives
-often have, is ignored. If there is a test part, validation images are left out. An
-image's id is its path in the folder or archive. Ids are sorted by their bytes, so that
-a folder and its archive have the same ids in the same order.
+The class of an image is its outermost folder. If all outermost folders are named like
+train, test or val, the class is the next folder. A single folder around all images, which
+archives often have, is ignored. If there are test images, validation images are left out.
+An image's id is its path in the folder or archive. Ids are sorted by their bytes, so that a
+folder and its archive have the same ids in the same order.
 """
 
 import collections
@@ -41,16 +41,16 @@ SUFFIXES = (
   '.jp2',
   '.j2k',
 )
-# Files that often lie beside images; they are left out without a note.
+# Files with these suffixes often lie beside images. The readers ignore them without a note.
 _TEXTS = ['.txt', '.md', '.csv', '.tsv', '.json', '.xml', '.yaml', '.yml', '.html']
 _TRAIN, _TEST, _VALIDATION = range(3)
-# The names of folders that are parts of a data set.
+# The usual names of the folders of training, test and validation images.
 _KINDS = {
   **dict.fromkeys(('train', 'training'), _TRAIN),
   **dict.fromkeys(('test', 'testing'), _TEST),
   **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
 }
-# Finds these words in other names, such as `seg_train` and `test2017`.
+# Finds such a name inside another name, such as `seg_train` or `test2017`.
 _PART = re.compile(f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])')
 _BY_TABLE = (
   'list them with their classes in a CSV and make a --split of it with `launch.make_splits`'
@@ -64,9 +64,9 @@ class Found:
     self._suffixes = collections.Counter()
 
   def image(self, path: str) -> str | None:
-    """Returns the id of the image at a path, or None for other files.
+    """Returns the id of the image at `path`, or None if the file is not an image.
 
-    As in tar, absolute paths become relative, and paths with `..` are left out.
+    Like tar, the function makes absolute paths relative and leaves out paths with `..`.
     """
     if (name := clean(path)) is None:
       return None
@@ -78,7 +78,7 @@ class Found:
     return None
 
   def tell(self, of) -> None:
-    """Prints how many files of a folder or archive are not images."""
+    """Prints how many files of the folder or archive `of` are not images."""
     if self._suffixes:
       kinds = ', '.join(
         f'{count:,} {wording.shown(suffix) or "without suffix"}'
@@ -89,15 +89,15 @@ class Found:
 
 
 def clean(path: str) -> str | None:
-  """Returns a path without `./`, or None if `zipped.is_data` says that it is not data."""
+  """Returns a path without `./`, or None if the path is not data (`zipped.is_data`)."""
   name = '/'.join(part for part in path.split('/') if part not in ('', '.'))
   return name if name and zipped.is_data(name) else None
 
 
 def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Returns names sorted by their bytes, and the former index of each.
+  """Sorts names by their bytes; returns the sorted names and their old indices.
 
-  Raises `errors.InputError` for a name that is not UTF-8.
+  Raises `errors.InputError` if a name is not UTF-8.
   """
   import pyarrow.compute
 
@@ -112,7 +112,7 @@ def in_order(names: Iterable[str], of) -> tuple[examples_lib.Texts, np.ndarray]:
 
 
 def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
-  """Returns bool [k - 1]: whether the next name is the same."""
+  """Returns whether each name equals the next name, bool [k - 1]."""
   import pyarrow.compute
 
   same = pyarrow.compute.equal(names.array[1:], names.array[:-1])
@@ -122,19 +122,19 @@ def equal_to_next(names: examples_lib.Texts) -> np.ndarray:
 def last_of_equal(
   names: examples_lib.Texts, order: np.ndarray
 ) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Removes duplicates from the result of `in_order`; as in tar, the last one is kept."""
+  """Removes duplicates from the result of `in_order`; like tar, keeps the last duplicate."""
   same = equal_to_next(names)
-  if not same.any():  # Copying very many names takes memory.
+  if not same.any():  # Avoid a copy of millions of names.
     return names, order
   kept = np.flatnonzero(~np.append(same, False))
   return examples_lib.Texts(names.array.take(kept)), order[kept]
 
 
 def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Examples:
-  """Lists the images with these ids, which are all images of `path`.
+  """Returns the examples with these ids, with classes from the folders in the ids.
 
-  Raises `errors.InputError` if an image is in no class folder, or if it is unclear whether
-  folders are classes or parts of a data set.
+  `ids` are the ids of all images in `path`. Raises `errors.InputError` if an image is in no
+  class folder, or if it is unclear whether a folder such as `train` is a class.
   """
   codes = examples_lib.Codes()
   for numbers in examples_lib.blocks(len(ids)):
@@ -163,7 +163,11 @@ def of_ids(path: str | os.PathLike, ids: examples_lib.Texts) -> examples_lib.Exa
 
 
 def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
-  """Returns each folder's class, None if it is left out, and whether it is not for training."""
+  """Returns two lists with an entry for each folder.
+
+  The first list has the folder's class, or None if the folder is left out. The second list
+  says whether the folder is not for training.
+  """
   split = [folder.split('/') if folder else [] for folder in folders]
   outer = {parts[0] for parts in split if parts}
   if len(outer) == 1 and all(len(parts) > 1 for parts in split):
@@ -188,7 +192,7 @@ def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
 
 
 def _kinds(split: list[list[str]], path) -> dict[str, int]:
-  """Returns the part that each top folder is; {} if the top folders are classes."""
+  """Maps each top folder to _TRAIN, _TEST or _VALIDATION; {}: the top folders are classes."""
   tops = {parts[0] for parts in split if parts}
   kinds = {top: _KINDS[top.lower()] for top in tops if top.lower() in _KINDS}
   if others := sorted(tops - kinds.keys()):
@@ -199,7 +203,7 @@ def _kinds(split: list[list[str]], path) -> dict[str, int]:
         f' of a data set, beside {others[0]!r}, which is not; remove one or the other,'
         ' or rename the folder of a class'
       )
-    return {}  # The folder `train` is a class, perhaps of trains.
+    return {}  # The folder `train` is a class, perhaps of trains (the vehicles).
   if kinds and _TRAIN not in kinds.values():
     raise errors.InputError(
       f'{path} has {" and ".join(map(repr, sorted(kinds)))} and no part to train on;'
@@ -209,9 +213,9 @@ def _kinds(split: list[list[str]], path) -> dict[str, int]:
 
 
 def _check_classes(names: set[str], inner: set[str], path) -> None:
-  """Raises InputError if classes seem to be parts or to contain parts.
+  """Raises InputError if folders of classes seem to be, or to contain, folders of test images.
 
-  Otherwise, test images would be used for training.
+  Otherwise, clients would train on test images.
   """
   words = [match[1] for name in names for match in _PART.finditer(name.lower())]
   of_classes = {_KINDS[word] for word in words} if len(names) < 4 else set()

@@ -1,9 +1,10 @@
-"""Stores of images: a folder, a tar, a zip, TFRecords, or a folder of such files.
+"""Image stores: a folder of images, a tar, a zip, TFRecords, or a folder of tars or TFRecords.
 
-A store lists its images once, and reads the bytes of an image in place. Tars and
-TFRecords are not unpacked (`packed`). Names are sorted by their bytes, so a folder and
-its archive give the same names in the same order, as do a folder of folders and a folder
-of their tars. If an archive has several images of one name, the last is used, as in tar.
+A store lists its images once, and reads the bytes of an image in place. Tars and TFRecords
+are not unpacked (`packed`). Names are sorted by their bytes. So a folder and its archive
+have the same names in the same order. The same holds for a folder of folders and a folder of
+their tars. If an archive has several images with the same name, the last one is used, as
+by tar.
 """
 
 import os
@@ -18,31 +19,33 @@ from datasets import examples as examples_lib
 from datasets.readers import decode, image_names as names_lib, packed, record_features, zipped
 from tff_xc import errors
 
-# The number of images in a sample that stands for all images.
+# The number of images that `some` selects, for a checksum and to notice changed files.
 _SAMPLE = 500
 ARCHIVES = ('.zip', '.tar', '.tar.gz', '.tgz', '.tar.bz2', '.tar.xz')
 
 
 class Store(NamedTuple):
-  """Images by number, in the order of their names."""
+  """A list of images, sorted by name."""
 
   path: pathlib.Path  # The folder or archive.
   names: examples_lib.Texts  # The images' paths in the folder or archive.
-  # Returns an image's bytes, also by threads, or raises one of `decode.DAMAGE`.
+  # Takes an image's index and returns its bytes, or raises one of `decode.DAMAGE`. The
+  # function is thread-safe.
   read: Callable[[int], bytes]
-  # Returns numbers of each image, int [k], that change when its file does.
+  # Takes indices, int [k]. Returns for each image the size and times of its file.
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
-  files: Sequence[pathlib.Path] = ()  # The files with the images; empty: each is a file.
-  # Whether the names of training images have users in them, see `packed.with_users`.
+  # The files that contain the images. Empty: each image is a separate file.
+  files: Sequence[pathlib.Path] = ()
+  # Whether the names of training images contain their users; see `packed.with_users`.
   has_users: bool = False
 
   def where(self, number: int) -> str:
-    """Returns an image's path, for an error."""
+    """Returns an image's path, for an error message."""
     [name] = self.names.take(np.array([number]))
     return str(self.path / name)
 
   def used(self, number: int, use: Callable[[bytes], Any], cure: str) -> Any:
-    """Returns `use` of an image's bytes; raises InputError if it is damaged."""
+    """Calls `use` with an image's bytes; raises InputError if the image is damaged."""
     try:
       return use(self.read(number))
     except decode.DAMAGE as e:
@@ -51,7 +54,7 @@ class Store(NamedTuple):
       ) from e
 
   def watched(self, numbers: np.ndarray) -> list[pathlib.Path]:
-    """Returns the files of these images, or of some of them if they are many."""
+    """Returns the files of these images. If there are many files, returns only some of them."""
     if self.files:
       return list(self.files)
     names = self.names.take(some(numbers))
@@ -59,7 +62,7 @@ class Store(NamedTuple):
 
 
 def some(numbers: np.ndarray) -> np.ndarray:
-  """Returns at most `_SAMPLE` of these numbers, evenly spread."""
+  """Returns at most `_SAMPLE` of these indices, evenly spaced."""
   count = min(_SAMPLE, len(numbers))
   return numbers[np.arange(count) * len(numbers) // max(count, 1)]
 
@@ -67,7 +70,7 @@ def some(numbers: np.ndarray) -> np.ndarray:
 def open_store(
   path: str | os.PathLike, features: record_features.Features = record_features.USUAL
 ) -> Store:
-  """Opens a folder, tar, zip or TFRecords of images; raises InputError if it has none."""
+  """Opens a store of images; raises InputError if it has no images."""
   path = pathlib.Path(path)
   if path.is_dir():
     found = _folder(path, features)
@@ -93,13 +96,13 @@ def open_store(
 
 
 def is_images(name: str) -> bool:
-  """Whether a file is an image, or an archive or TFRecords of them, by its name."""
+  """Whether a file name is that of an image, an archive or a TFRecord file."""
   name = name.lower()
   return name.endswith((*ARCHIVES, *names_lib.SUFFIXES)) or packed.is_records(name)
 
 
 def read(path: str | os.PathLike) -> examples_lib.Examples:
-  """Lists the images of a folder or archive with their classes, and decodes none.
+  """Lists the images of a folder or archive with their classes; decodes no image.
 
   Raises the errors of `open_store` and `image_names.of_ids`.
   """
@@ -107,12 +110,12 @@ def read(path: str | os.PathLike) -> examples_lib.Examples:
 
 
 def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
-  """Returns int64, the number of the image with each id, or -1.
+  """Returns the index of the image with each id, int64 [k], or -1 if there is none.
 
-  Ids are the images' paths in the store, paths without an outer folder around all images,
-  paths without suffix, file names, or file names without suffix. The first of these forms
-  that finds all images is used, or else the form that finds most. Raises
-  `errors.InputError` if an id names two images.
+  Ids may have five forms: paths in the store, paths without the outer folder around all
+  images, paths without suffix, file names, and file names without suffix. The function uses
+  the first form in which it finds all images. If there is none, it uses the form in which it
+  finds most images. Raises `errors.InputError` if an id names two images.
   """
   best, best_keys = np.full(len(ids), -1), None
   for keys in _forms(store.names.array):
@@ -134,7 +137,7 @@ def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
 
 
 def _forms(names) -> Iterator:
-  """Yields Arrow arrays of the images' names, in each form that ids may have."""
+  """Yields the images' names as Arrow arrays, in each of the forms that `find` describes."""
   import pyarrow.compute
 
   def cut(array, pattern):
@@ -152,7 +155,7 @@ def _forms(names) -> Iterator:
 
 
 def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
-  """Returns the fields of a folder's `Store`, except the path."""
+  """Opens a folder; returns the fields of `Store` except `path`."""
   if files := packed.files_of_tff(path):
     return packed.open_records(path, files, features)
   tars, records, found = [], [], names_lib.Found()
@@ -176,7 +179,7 @@ def _folder(path: pathlib.Path, features: record_features.Features) -> tuple:
 
 
 def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
-  """Returns the fields of the `Store` of these files in a folder, except the path."""
+  """Opens the images `names` in a folder; returns the fields of `Store` except `path`."""
 
   def read_file(number: int) -> bytes:
     file = path / names.take(np.array([number]))[0]
@@ -189,9 +192,9 @@ def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
 def _stamp(file: pathlib.Path) -> list[int]:
   try:
     status = os.stat(file)
-  except OSError:  # The file is a broken link, for example. Reading it fails, too.
+  except OSError:  # The file is a broken link, for example, and cannot be read, either.
     return []
-  # A change of permissions changes only the last of these.
+  # A change of permissions changes only the last time.
   return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
@@ -204,9 +207,9 @@ def _files(path: pathlib.Path) -> Iterator[str]:
     ) from e
 
   for folder, below, files in os.walk(path, followlinks=True, onerror=fail):
-    below[:] = filter(zipped.is_data, below)  # Other folders may be unreadable.
+    below[:] = filter(zipped.is_data, below)  # Folders of the system may be unreadable.
     above = [p for p in pathlib.Path(folder).parents if p.is_relative_to(path)]
-    if os.path.realpath(folder) in map(os.path.realpath, above):  # A link leads back.
+    if os.path.realpath(folder) in map(os.path.realpath, above):  # A link leads to a parent.
       below.clear()
       continue
     start = pathlib.Path(folder).relative_to(path).as_posix()
@@ -214,11 +217,11 @@ def _files(path: pathlib.Path) -> Iterator[str]:
 
 
 def _zip(path: pathlib.Path) -> tuple:
-  """Returns the fields of a zip's `Store`, except the path."""
+  """Opens a zip; returns the fields of `Store` except `path`."""
   with zipped.readable(path, 'make or get the zip again'):
     archive = zipfile.ZipFile(path)
   found, members = names_lib.Found(), {}
-  for member in archive.infolist():  # The last of several members of one name is used.
+  for member in archive.infolist():  # If members have the same name, the last one is used.
     if not member.is_dir() and (name := found.image(member.filename)):
       members[name] = member
   names, _ = names_lib.in_order(members, path)

@@ -4,10 +4,10 @@
   .csv .tsv .jsonl .ndjson .parquet each row is an example (`datasets.readers.tables`)
   CIFAR-10, CIFAR-100               the official files, or their folder
   Extreme Classification Repository *_train.txt, trn_X_Y.txt, or their folder
-  .npz                              arrays y, optionally client, test_y
+  .npz                              the array y, and optionally client and test_y
   LEAF's JSON                       a file, or a folder with train/ and test/
 
-Classes of tables and folders are sorted by name; if all names are whole numbers, they
+In tables and folders, the classes are sorted by name. If all names are whole numbers, they
 are sorted as numbers. The other inputs number their classes themselves.
 """
 
@@ -25,7 +25,7 @@ _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
 
 
 def read(path: str | os.PathLike, columns: tables.Columns) -> examples_lib.Examples:
-  """Lists the examples of an input; raises InputError if file names do not tell its kind."""
+  """Lists the examples of an input; raises InputError for an unknown kind of file."""
   path = pathlib.Path(path)
   if not path.exists():
     raise errors.InputError(f'--input={path} does not exist; give a folder or file')
@@ -57,7 +57,7 @@ def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
     if found := leaf_files.in_folder(path):
       return leaf_users.read(found)
   except errors.InputError as e:
-    # A train.txt or a metadata.json may lie beside folders of images.
+    # The failing file may be a train.txt or metadata.json beside folders of images.
     with contextlib.suppress(errors.InputError):
       beside = images.read(path)
       if len(beside.class_names) > 1:

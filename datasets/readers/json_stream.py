@@ -1,4 +1,4 @@
-"""Reads JSON files of any size one value at a time (ijson), also in a zip."""
+"""Reads JSON files of any size, one value at a time, with ijson. A file may be in a zip."""
 
 import pathlib
 from collections.abc import Iterator
@@ -8,10 +8,11 @@ from tff_xc import errors
 
 
 def values(path: pathlib.Path, prefix: str, get_it: str, pairs: bool = False) -> Iterator:
-  """Yields the values at a prefix, such as `item` for an array, or `images.item`.
+  """Yields the values at an ijson prefix, such as `item` for an array, or `images.item`.
 
-  With `pairs` it yields the keys and values of the object at the prefix. Raises
-  `errors.InputError` if the file is not JSON; `get_it` says how to get a good one.
+  If `pairs` is true, yields the keys and values of the object at the prefix. Raises
+  `errors.InputError` if the file is not JSON. Its message ends with `get_it`, which says how
+  to get a good file.
   """
   import ijson
 

@@ -1,27 +1,27 @@
-"""Images in tars and TFRecord files, read in place by their offsets.
+"""Reads images in tars and TFRecord files in place, by their offsets.
 
-The index (names, files, offsets, sizes) is made once and kept in the user's cache.
+The index has the name, file, offset and size of each image. It is made once and stored in
+the user's cache folder.
 
-Tars: the input is a tar, or a folder of tars such as ImageNet's, one for each class. A
-tar may contain tars. An image in an inner tar, or in a tar of a folder, has the id that
-it would have if the tar were a folder without `.tar`: `n01440764.tar` has
-`n01440764/n01440764_1.JPEG`. Tars inside a tar that has images itself are left out. If
-several images have the same name, the last is used.
+Tars: The input is a tar, or a folder of tars such as ImageNet's, with one tar for each
+class. A tar may contain tars. An inner tar and a tar of a folder count as a folder with the
+name of the tar without `.tar`. So an image in `n01440764.tar` has the id
+`n01440764/n01440764_1.JPEG`. If a tar has images itself, the tars inside it are ignored. If
+several images have the same name, the last one is used.
 
-TFRecords: each `tf.train.Example` has an image, and optionally a class, a user and an
-id, in features that `record_features` names. TFF's Landmarks and iNaturalist have a file
-without suffix for each user, `train/USER`, and `test.tfRecord`, with the features
-`image/encoded_jpeg` and `class` (`tff.simulation.datasets.gldv2` and `inaturalist`,
-versions 0.87, write these). An image's id is its path in a folder tree of the same
-content:
+TFRecords: Each `tf.train.Example` has an image, and optionally a class, a user and an id.
+`record_features` names their features. TFF's Landmarks and iNaturalist
+(`tff.simulation.datasets.gldv2` and `inaturalist`, version 0.87) have a file without suffix
+for each user, `train/USER`, and `test.tfRecord`. Their features are `image/encoded_jpeg` and
+`class`. The id of an image looks like a path in a folder of images:
 
-  train/CLASS/ID.jpg        or train/CLASS/USER/ID.jpg if users are known
+  train/CLASS/ID.jpg        or train/CLASS/USER/ID.jpg, if users are known
   test/...                  if the file, or a folder around it, is named test or
                             validation (or val, valid, dev)
-  ID.jpg                    without classes
+  ID.jpg                    if there are no classes
 
-If no feature has the ID, it is made of the file's stem and the example's number in the
-file. A `/` in a name becomes `%2F`.
+If no feature has the ID, the file's name without suffix and the example's index in the file
+replace it. A `/` in a name becomes `%2F`.
 """
 
 import array
@@ -40,15 +40,15 @@ from datasets import examples as examples_lib
 from datasets.readers import image_names as names_lib, parsed_cache, record_features, zipped
 from tff_xc import errors, wording
 
-# The most bytes of an image file: 89 million pixels without compression.
+# The largest size of an image file in bytes: 89 million pixels without compression.
 MOST_BYTES = 2**28
-# The number of files that are open at once.
+# The largest number of files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
 _TARS, _RECORDS = 9, 3
-# An index consists of the names and these arrays.
+# An index consists of the names of all images and these arrays.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
-# This matches compressed files, too, so that their error says what to do.
+# The pattern also matches compressed files, so that an error tells users to unpack them.
 _RECORD_FILE = re.compile(
   r'\.(tf_?rec(ord)?s?|records?)(-\d+-of-\d+)?(\.(gz|bz2|xz|zst|zlib))?$', re.IGNORECASE
 )
@@ -56,7 +56,7 @@ _TEST = re.compile(r'(^|[/_.-])(test(ing)?|val(id(ation)?)?|dev)([/_.-]|$)', re.
 
 
 def check_size(size: int) -> None:
-  """Raises ValueError if a file is too large for an image, before it is read."""
+  """Raises ValueError if a file of `size` bytes is too large for an image."""
   if size > MOST_BYTES:
     raise ValueError(
       f'it has {wording.human_bytes(size)}, and the file of an image at most'
@@ -67,19 +67,22 @@ def check_size(size: int) -> None:
 def _index(
   found: Iterable[tuple], where: Sequence[array.array], path
 ) -> tuple[examples_lib.Texts, np.ndarray]:
-  """Returns the names in `found`, sorted, and their order; adds the numbers to `where`."""
+  """Sorts the names in `found`; returns the sorted names and their old indices.
+
+  `found` yields (name, number, ...). The numbers are appended to the arrays `where`.
+  """
 
   def names():
     for name, *numbers in found:
       for column, number in zip(where, numbers, strict=True):
-        column.append(number)  # A number takes 8 bytes.
+        column.append(number)
       yield name
 
   return names_lib.in_order(names(), path)
 
 
 def _arrays(names: examples_lib.Texts, order, where) -> dict[str, np.ndarray]:
-  """Returns an index as arrays for the cache."""
+  """Converts an index to the arrays that the cache stores."""
   _, ends, text = names.array.buffers()
   ends = np.frombuffer(ends, np.int64)[: len(names) + 1]
   text = np.frombuffer(b'' if text is None else text, np.uint8)[: ends[-1]]
@@ -91,7 +94,7 @@ def _arrays(names: examples_lib.Texts, order, where) -> dict[str, np.ndarray]:
 
 
 def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tuple:
-  """Returns names, read, stamp and files of an `images.Store`, made from an index."""
+  """Returns the fields names, read, stamp and files of an `images.Store` from an index."""
   import pyarrow as pa
 
   text = map(pa.py_buffer, (index['ends'], index['names']))
@@ -119,9 +122,10 @@ def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tup
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
-  """Opens a tar, or these tars of a folder; returns the result of `_open`.
+  """Opens a tar or, if `files` is not empty, these tars of a folder.
 
-  Raises `errors.InputError` if a tar is damaged or has a link in place of an image.
+  Returns the result of `_open`. Raises `errors.InputError` if a tar is damaged or has a link
+  in place of an image.
   """
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
@@ -133,9 +137,9 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
 
 
 def _scanned(path, named: Iterable[tuple[str, pathlib.Path]]):
-  """Returns the sorted names of the images in tars, their order, and `_NUMBERS` of each.
+  """Returns the sorted names of the images in tars, their old indices, and their `_NUMBERS`.
 
-  `named` has each tar with the prefix of its images' names.
+  `named` yields pairs of a prefix and a tar. The names of the tar's images get the prefix.
   """
   found = names_lib.Found()
   where = [*(array.array('q') for _ in _NUMBERS), array.array('b')]
@@ -158,12 +162,12 @@ def _scanned(path, named: Iterable[tuple[str, pathlib.Path]]):
 def _images(
   file, path, found: names_lib.Found, prefix: str, start: int = 0
 ) -> Iterator[tuple[str, int, int, bool]]:
-  """Yields name, offset, size and whether it is in an inner tar of each image in a tar."""
+  """Yields each image's name, offset and size, and whether it is in an inner tar."""
   opened = {'name' if isinstance(file, pathlib.Path) else 'fileobj': file}
   try:
     with tarfile.open(**opened, mode='r:', tarinfo=_Member) as archive:
       while (member := archive.next()) is not None:
-        archive.members.clear()  # The archive would keep all members.
+        archive.members.clear()  # Otherwise the archive would keep all members in memory.
         tar = names_lib.clean(member.name) or ''
         is_tar = tar.lower().endswith('.tar')
         name = None if is_tar or member.isdir() else found.image(prefix + member.name)
@@ -190,7 +194,7 @@ def _stem(tar: str) -> str:
 
 
 class _Member(tarfile.TarInfo):
-  """Raises an error for a damaged header, which Python takes for the end of the tar."""
+  """Raises an error for a damaged header. Python would take the header for the tar's end."""
 
   @classmethod
   def fromtarfile(cls, file):
@@ -205,12 +209,12 @@ class _Member(tarfile.TarInfo):
 
 
 def is_records(name: str) -> bool:
-  """Whether a file is a TFRecord file, by its name."""
+  """Whether a file name is that of a TFRecord file."""
   return bool(_RECORD_FILE.search(name))
 
 
 def files_of_tff(path: pathlib.Path) -> list[str]:
-  """Returns the files of a folder in TFF's layout; none if it has a different layout."""
+  """Returns the files of a folder in TFF's layout, or [] if the folder has another layout."""
   if not (path / 'train').is_dir() or not (path / 'test.tfRecord').is_file():
     return []
   users = sorted(
@@ -224,10 +228,11 @@ def open_records(
   files: Sequence[str] = (),
   features: record_features.Features = record_features.USUAL,
 ) -> tuple:
-  """Opens a TFRecord file, or these files of a folder; adds has_users to `_open`'s result.
+  """Opens a TFRecord file or, if `files` is not empty, these files of a folder.
 
-  Raises `errors.InputError` if a file is damaged or compressed, or an example
-  lacks a feature that others have.
+  Returns the result of `_open` and `has_users`. Raises `errors.InputError` if a file is
+  damaged or compressed, an example lacks an image or one of `features`, or only some
+  examples have users.
   """
   whole = [path / file for file in files] or [path]
   named = [features.get(noun, '') for noun in record_features.KNOWN]
@@ -304,7 +309,7 @@ def _examples(
             f' {", ".join(sorted(found)) or "no features"}; name its feature,'
             f' --record_features={noun}=NAME'
           )
-      # The data follow the record's length and a checksum of the length, 12 bytes.
+      # The data come after the record's length and the checksum of the length: 12 bytes.
       yield start + 12 + data.index(values['image']), values
       start += 16 + len(data)
   except (tf.errors.DataLossError, message.DecodeError) as e:
@@ -315,7 +320,7 @@ def _examples(
 
 
 def _value(feature, is_text: bool) -> bytes | str | None:
-  """Returns the single value of a feature, or None if it has no value of this form."""
+  """Returns the single value of a feature; None: the feature has no single value of this type."""
   values = feature and getattr(feature, feature.WhichOneof('kind') or '', None)
   value = values.value[0] if values and len(values.value) == 1 else None
   if type(value) is bytes:
@@ -324,7 +329,7 @@ def _value(feature, is_text: bool) -> bytes | str | None:
 
 
 def with_users(images: examples_lib.Examples) -> examples_lib.Examples:
-  """Adds the users of training images from TFRecords, which are in the images' ids."""
+  """Adds the users of training images from TFRecords. The images' ids contain the users."""
   codes, trains = examples_lib.Codes(), images.train
   for block in examples_lib.blocks(len(trains)):
     codes.add(urllib.parse.unquote(name.split('/')[-2]) for name in images.ids.take(trains[block]))

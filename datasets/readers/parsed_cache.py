@@ -1,9 +1,9 @@
-"""A cache of arrays that were parsed from files, in the user's cache folder.
+"""Caches the arrays that were parsed from files, in the user's cache folder.
 
-Parsing the largest sets takes many minutes. The cache folder (`cache_folder`) holds one
-folder for each data set, with a .npy for each array. The folder's name has a hash of the
-sources of the arrays, so it is used only for these sources. Caches may be deleted at any
-time. Arrays are mapped, not read, so that processes that load the same files share memory.
+Parsing the largest data sets takes many minutes. The cache folder (`cache_folder`) has one
+folder for each data set, with a .npy file for each array. The folder's name includes a hash
+of the source files, so that changed files get a new cache. Users may delete caches at any
+time. The arrays are memory-mapped, so that processes that load the same files share memory.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ def of_files(
   /,
   **settings,
 ) -> Mapping[str, np.ndarray]:
-  """Returns the arrays that `make` makes from files, read-only, from the cache if possible.
+  """Returns the cached arrays of `files`, read-only; calls `make` if there is no valid cache.
 
-  A cache is valid for one `version` of the code and for files with the same path, size and
-  modification time. If the cache cannot be written, the arrays are made each time. A new
-  cache replaces older ones of the same data.
+  A cache is valid for one `version` of the code, the same `settings`, and files with the
+  same path, size and modification time. If the cache cannot be written, each call makes the
+  arrays again. A new cache replaces older caches of the same `data`.
   """
   status = [(os.path.realpath(file), os.stat(file)) for file in files]
   described = [[name, s.st_size, s.st_mtime_ns] for name, s in status]
@@ -60,9 +60,9 @@ def _mapped(cache: pathlib.Path) -> Mapping[str, np.ndarray]:
 
 
 def path(data: str | os.PathLike, form: str) -> pathlib.Path:
-  """Returns the path of a file or folder in the cache, named by the data's absolute path.
+  """Returns the path of a file or folder in the cache.
 
-  Makes the cache folder if possible.
+  Its name has a hash of the data's absolute path. Makes the cache folder if possible.
   """
   data, folder = pathlib.Path(data).resolve(), cache_folder.folder()
   with contextlib.suppress(OSError):

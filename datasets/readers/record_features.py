@@ -1,23 +1,23 @@
-"""The names of features in TFRecords. Importing this imports nothing large."""
+"""The names of features in TFRecords. The module imports nothing large."""
 
 from collections.abc import Mapping
 
 from tff_xc import errors
 
-# The usual names of each feature. The first name that an example has is used.
+# The usual names of each feature. The reader uses the first name that an example has.
 KNOWN = {
   'image': ('image/encoded_jpeg', 'image/encoded', 'image', 'image_raw'),
   'class': ('class', 'image/class/label', 'label'),
   'user': ('user_id', 'user', 'client_id'),
   'id': ('image/filename', 'image_id', 'image/id', 'id', 'filename'),
 }
-# The names that the user gives to features. Other features have one of the usual names.
+# The feature names that the user gives. All other features have one of the usual names.
 Features = Mapping[str, str]
 USUAL: Features = {}
 
 
 def parse(text: str) -> Features:
-  """Reads `image=NAME,class=NAME,user=NAME,id=NAME`, each optional."""
+  """Parses `image=NAME,class=NAME,user=NAME,id=NAME`; each of these is optional."""
   given = {}
   for part in filter(None, text.split(',')):
     kind, _, name = part.strip().partition('=')

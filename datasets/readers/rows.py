@@ -1,8 +1,8 @@
 """Reads rows of numbers from a table (`datasets.readers.tables`).
 
-A row has a class, numbers, and optionally a user, an id and a mark of the test part. In
-Parquet and JSON, a column of lists of k numbers is k features. Classes are sorted by
-name; if all names are whole numbers, they are sorted as numbers.
+A row has a class, features, and optionally a user, an id and a mark for test rows. In
+Parquet and JSON, a column of lists of k numbers is k features. Classes are sorted by name.
+If all names are whole numbers, they are sorted as numbers.
 """
 
 import contextlib
@@ -34,10 +34,10 @@ class Columns(NamedTuple):
   """The columns of a table."""
 
   label: str = 'class'  # The column of classes, which are text or numbers.
-  user: str = ''  # Empty: 'user_id', if the table has it.
-  id: str = ''  # The rows' ids in split files. Empty: 'image_id', if the table has it.
-  # The column that marks test rows with test, true, 1 or yes, and others with train,
-  # false, 0, no or nothing. Empty: no row is marked.
+  user: str = ''  # Empty: 'user_id', if the table has this column.
+  id: str = ''  # The rows' ids in split files. Empty: 'image_id', if the table has this column.
+  # The column that marks test rows with test, true, 1 or yes, and training rows with train,
+  # false, 0, no or nothing. Empty: all rows are training rows.
   test: str = ''
   features: tuple[str, ...] = ()  # Empty: all other columns that hold numbers.
 
@@ -48,11 +48,11 @@ DEFAULT = Columns()
 def read(
   path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
 ) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
-  """Reads a table with the columns `features` or, if empty, the features of `columns`.
+  """Reads a table; `features` are the columns of features. Empty: those of `columns`.
 
-  Returns finite features, float64 [N, D], the names of their columns, and the examples.
-  Raises `errors.InputError` if the file is missing or damaged, lacks a column, or has a
-  feature that is not a finite number, or an empty class, user or id.
+  Returns the features, float64 [N, D], the names of their columns, and the examples. Raises
+  `errors.InputError` if the file is missing or damaged, lacks a column, has a feature that
+  is not a finite number, or has an empty class, user or id.
   """
   path = pathlib.Path(path)
   found = header(path)
@@ -116,9 +116,9 @@ def blocks(
 
 
 def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
-  """Returns the columns that hold numbers in the first batch of rows.
+  """Returns the columns that have numbers in the first batch of rows.
 
-  Other columns may be large, so the rest of the file is read without them.
+  Other columns may be large. Later batches do not read them.
   """
   batch = next(tables.batches(path, names), None)
   if batch is None:
@@ -147,16 +147,16 @@ def header(path: str | os.PathLike) -> list[str]:
 
 
 def parsed(column: pd.Series) -> pd.Series:
-  """Returns a column's numbers; nan for other cells and for numbers that float64 cannot hold."""
+  """Converts cells to numbers. Other cells, and numbers too large for float64, become NaN."""
   try:
     found = pd.to_numeric(column, errors='coerce')
-  except OverflowError:  # A whole number of JSON may have any number of digits.
+  except OverflowError:  # A whole number in JSON may have any number of digits.
     found = pd.to_numeric(column.map(str), errors='coerce')
   return found.replace([np.inf, -np.inf], np.nan)
 
 
 def _series(values) -> pd.Series:
-  """Returns a column, as float64 if all its cells are numbers, or all are true or false."""
+  """Returns a column. If all cells are numbers, or all are true or false, its dtype is float64."""
   column = pd.Series(values, dtype=object if isinstance(values, list) else None)
   if column.dtype.kind == 'M':
     return column.astype(str)
@@ -168,7 +168,7 @@ def _series(values) -> pd.Series:
 
 
 def _holds_numbers(column: pd.Series) -> bool:
-  """Whether most cells are numbers; other cells of a feature raise errors later."""
+  """Whether most cells are numbers. In a feature column, other cells raise an error later."""
   if column.dtype != object or _is_lists(column):
     return column.dtype == object or column.dtype.kind in 'fiub'
   try:
@@ -178,7 +178,7 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 def _tell_unused(batch: tables.Batch, name: str, column: pd.Series) -> None:
-  """Warns of a column of text that is probably meant to hold numbers, such as 0,5."""
+  """Prints a warning if a column of text has numbers with decimal commas, such as 0,5."""
   texts = column.map(str)
   if parsed(texts.str.replace(',', '.')).notna().mean() >= 0.5:
     row = int(parsed(texts).isna().argmax())

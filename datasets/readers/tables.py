@@ -1,11 +1,11 @@
-"""Reads columns of tables as text, in batches: CSV, JSON lines and Parquet.
+"""Reads columns of tables as text, in batches. Tables are CSV, JSON lines or Parquet.
 
-The file's name tells its form: `.csv` (commas), `.tsv` (tabs), `.jsonl` or `.ndjson`,
-each also as `.gz` or in a zip (`a.zip/b.csv`, `zipped`), and `.parquet`. Files with other
-names are read as CSV. In CSV, line 1 names the columns, fields may be quoted, and blank
-lines and spaces around a field are ignored. In columns of names, such as classes, whole
-numbers, true and false become text as in JSON. There, 2.0 becomes 2, because pandas
-writes 2.0 if another row of the column has no value.
+The suffix of the file tells its format: `.csv` (commas), `.tsv` (tabs), `.jsonl`, `.ndjson`
+or `.parquet`. Except for Parquet, a file may be compressed (`.gz`) or in a zip
+(`a.zip/b.csv`, see `zipped`). Files with other suffixes are read as CSV. In CSV, line 1 names
+the columns, fields may be quoted, and blank lines and spaces around a field are ignored. In
+columns of names, such as classes, whole numbers, true and false become text as in JSON. In
+these columns 2.0 becomes 2, because pandas writes 2 as 2.0 if another row has no value.
 """
 
 import contextlib
@@ -27,18 +27,20 @@ from tff_xc import errors, wording
 FORMS = ('.csv', '.tsv', '.jsonl', '.ndjson', '.parquet')
 
 _JSON = ('.jsonl', '.ndjson')
-# The most rows and cells of a batch, and of a Parquet batch, whose cells may be long lists.
+# The largest numbers of rows and of cells in a batch, and of rows in a batch of Parquet. The
+# cells of Parquet may be long lists.
 _ROWS, _CELLS, _PARQUET_ROWS = 1 << 16, 1 << 21, 1 << 13
 _WHOLE = re.compile(r'(0|-?[1-9][0-9]*)\.0')
-# If the header seems to be one name with such a character, this is probably the separator.
+# If the header has a single name with one of these characters, the character is probably the
+# separator.
 _SEPARATOR = re.compile('[,;:|\t]')
-# The names that pandas gives to an index without a name, when it writes or reads a file.
+# The column names that pandas gives to an unnamed index when it writes or reads a file.
 _INDEX = re.compile(r'(__index_level_\d+__|Unnamed: \d+(\.\d+)?)?')
-# Larger floats may differ from the whole number that was meant.
+# Above this bound, a float may differ from the whole number that the user wrote.
 _MOST_WHOLE = 2.0**53
 
 
-# This name means that an example has no user, as in the files of TFF's iNaturalist.
+# The user name of examples without a user, as in the files of TFF's iNaturalist.
 NOBODY = 'NA'
 
 
@@ -46,31 +48,32 @@ class Columns(NamedTuple):
   """The columns of a table."""
 
   label: str = 'class'  # The column of classes, which are text or whole numbers.
-  # None: 'user_id', if the table has it; '': the examples have no users.
+  # None: 'user_id', if the table has this column. '': the examples have no users.
   user: str | None = None
-  id: str | None = None  # None: 'image_id' if the table has it, else row numbers from 0.
+  # None: 'image_id', if the table has this column, and otherwise row numbers from 0.
+  id: str | None = None
 
 
 NAME_THEM = 'name yours: ' + ', '.join(f'--{role}_column' for role in Columns._fields)
 
 
 class Batch(NamedTuple):
-  """Successive rows; a column that the file lacks is absent."""
+  """Successive rows of a table."""
 
-  file: str  # The file, as `FILE, line` or `FILE, row`.
-  places: Sequence[int]  # The rows' lines, or their numbers from 1.
-  # The columns by name: lists of texts or JSON values, or pandas series from Parquet.
+  file: str  # `FILE, line` or, for Parquet, `FILE, row`.
+  places: Sequence[int]  # The line numbers of the rows or, for Parquet, row numbers from 1.
+  # The columns by name. They are lists of strings or JSON values, or pandas series (Parquet).
   columns: dict[str, Any]
 
   def where(self, row: int) -> str:
-    """Names a row of the batch for an error: `a.csv, line 7`."""
+    """Names a row of the batch for an error message: `a.csv, line 7`."""
     return f'{self.file} {self.places[row]}'
 
   def texts(self, column: str, noun: str = '') -> list[str]:
-    """Returns a column as `plain` texts, with whole numbers and bools as in JSON.
+    """Converts a column to `plain` texts; whole numbers and bools become text as in JSON.
 
-    Raises InputError for other values. With a `noun`, which names the content of the
-    column, it also raises InputError if a cell is empty.
+    Raises InputError for other values. If `noun`, a word for the content of the column, is
+    not '', also raises InputError for an empty cell.
     """
     texts = []
     for row, value in enumerate(self.columns[column]):
@@ -93,13 +96,13 @@ class Batch(NamedTuple):
 
 
 def form(path: str | os.PathLike) -> str | None:
-  """Returns the one of `FORMS` that a file's name ends in, or None."""
+  """Returns the suffix in `FORMS` with which a file's name ends (ignoring `.gz`), or None."""
   name = pathlib.Path(path).name.lower().removesuffix('.gz')
   return next((f for f in FORMS if name.endswith(f)), None)
 
 
 def header(path: str | os.PathLike) -> list[str]:
-  """Returns the names of the columns; for JSON lines, the keys of the first object."""
+  """Returns the names of the columns. For JSON lines, these are the first object's keys."""
   path = pathlib.Path(path)
   if form(path) == '.parquet':
     with _open_parquet(path) as file:
@@ -114,9 +117,9 @@ def header(path: str | os.PathLike) -> list[str]:
 
 
 def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
-  """Returns the names except those of columns that pandas wrote as the index of rows.
+  """Removes the names of index columns, which pandas writes, from the result of `header`.
 
-  `names` are from `header`. In Parquet, metadata of pandas name the index columns.
+  In Parquet files, metadata of pandas name the index columns.
   """
   index, path = [], pathlib.Path(path)
   if form(path) == '.parquet':
@@ -126,10 +129,10 @@ def without_index(path: str | os.PathLike, names: Sequence[str]) -> list[str]:
 
 
 def batches(path: str | os.PathLike, names: Sequence[str]) -> Iterator[Batch]:
-  """Yields the rows of a table with the columns of these names.
+  """Yields the rows of a table, with only the columns `names`.
 
-  Raises `errors.InputError` if the file cannot be read or lacks a column, or a row differs
-  in form from the others.
+  Raises `errors.InputError` if the file cannot be read or lacks a column, or a row is
+  malformed.
   """
   path = pathlib.Path(path)
   names = present(path, header(path), names, 'add it, or give another file')
@@ -149,11 +152,12 @@ def examples(
   raw: Sequence[str] = (),
   use: Callable[[Batch], None] | None = None,
 ) -> examples_lib.Examples:
-  """Lists the rows of a table; calls `use` with each batch, which has the columns `raw`, too.
+  """Returns the rows of a table as examples; calls `use` with each batch of rows.
 
-  Raises InputError if a row has no class, user or id, or two rows have the same id. With
-  `repeated`, rows may have the same id, and a class may be empty, which means that the
-  example has no labels. `advice` says what to do if a column is missing.
+  The batches also have the columns `raw`. Raises InputError if a row has no class, user or
+  id, or two rows have the same id. If `repeated` is true, rows may have the same id, and a
+  class may be empty. An example with an empty class has no labels. `advice` is part of the
+  error message for a missing column.
   """
   named = {
     'class': columns.label,
@@ -192,7 +196,7 @@ def examples(
 
 
 def where(number: int, *paths: str | os.PathLike) -> str:
-  """Returns the file and line of a row, for an error; reads the tables again."""
+  """Returns the file and line of a row, for an error message; reads the tables again."""
   for path in paths:
     for batch in batches(path, []):
       if number < len(batch.places):
@@ -202,7 +206,10 @@ def where(number: int, *paths: str | os.PathLike) -> str:
 
 
 def _named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
-  """Returns int32 [rows], indices into the user names, -1 for 'NA'; and the names."""
+  """Returns each row's user, int32 [rows], an index into the user names or -1; and the names.
+
+  The user 'NA' becomes -1 and is not one of the names.
+  """
   names, codes = users.names, users.codes()
   if NOBODY in names:
     place = names.index(NOBODY)
@@ -212,15 +219,16 @@ def _named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
 
 
 def plain(text: str) -> str:
-  """Returns a name of a table without spaces around it, and 2 for 2.0."""
+  """Removes spaces around a text, and the `.0` of a whole number such as 2.0."""
   text = text.strip()
   return text[:-2] if _WHOLE.fullmatch(text) else text
 
 
 def present(path, names, required, advice='name another column', others=()) -> list[str]:
-  """Returns the wanted columns that a table has.
+  """Returns those of the columns `required` and `others` that a table has.
 
-  Raises InputError if a required column is missing, or a wanted one occurs twice.
+  `names` are all columns of the table. Raises InputError if a required column is missing, or
+  a column in the result occurs twice in the table.
   """
   missing = [name for name in required if name not in names]
   if missing and not names:
@@ -244,7 +252,7 @@ def present(path, names, required, advice='name another column', others=()) -> l
 def _gathered(
   rows: Iterable[tuple[int, list]], names: Sequence[str], width: int
 ) -> Iterator[tuple[Sequence[int], dict[str, Sequence]]]:
-  """Collects rows (line, values) into batches; yields the lines and columns of each."""
+  """Collects rows (line, values) into batches; yields the lines and columns of each batch."""
   rows, most = iter(rows), max(1, min(_ROWS, _CELLS // max(width, 1)))
   while part := list(itertools.islice(rows, most)):
     lines, values = zip(*part, strict=True)
@@ -252,7 +260,7 @@ def _gathered(
 
 
 def _csv_rows(path) -> Iterator[tuple[int, list[str]]]:
-  """Yields the first line and the fields of each record of a CSV that is not blank."""
+  """Yields the first line number and the fields of each record of a CSV; skips blank records."""
   csv.field_size_limit(zipped.LONGEST_LINE)
   line, delimiter = 1, '\t' if form(path) == '.tsv' else ','
   lines = zipped.text_lines(path, newline='')
@@ -291,7 +299,7 @@ def _csv(path, names):
 
 
 def _json_rows(path) -> Iterator[tuple[int, dict]]:
-  """Yields the objects of JSON lines: (line, object)."""
+  """Yields (line number, object) for each object of a file of JSON lines."""
   for number, line in enumerate(zipped.text_lines(path), 1):
     if line.isspace():
       continue

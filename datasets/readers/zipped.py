@@ -1,7 +1,8 @@
-"""Opens text files, also in a zip, by a path such as `a.zip/b.csv`.
+"""Opens files. A file may be a member of a zip, with a path such as `a.zip/b.csv`.
 
-A path names a zip member by its whole path in the zip, or by the end of this path if only
-one member has it. A file or member with gzip content is unpacked, whatever its name is.
+`b.csv` may be the member's whole path in the zip. It may also be the end of this path, if no
+other member's path ends in the same way. If a file or member is compressed with gzip, it is
+unpacked, whatever its name is.
 """
 
 import contextlib
@@ -19,8 +20,8 @@ from tff_xc import errors
 
 # The errors that reading a damaged file raises.
 DAMAGE = (OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError)
-# The names of files and folders that are never data: hidden ones (`._*` of macOS, `.git`),
-# thumbnails, and those that file systems and file servers make for themselves.
+# The names of files and folders that are never data: hidden files (`._*` of macOS, `.git`),
+# thumbnails, and files that file systems and file servers make for their own use.
 _NEVER = re.compile(
   r'(^|/)(\.|(__MACOSX|(?i:(eh)?thumbs\.db|desktop\.ini)|@eaDir|@tmp|@Recycle'
   r'|@Recently-Snapshot|#recycle|#snapshot|~snapshot|\$RECYCLE\.BIN|RECYCLE[DR]'
@@ -29,12 +30,13 @@ _NEVER = re.compile(
 )
 _ADVICE = 'mend it, or give another file'
 _GZIP = b'\x1f\x8b'
-# The most characters of a line. A small gzip file may have a line larger than the memory.
+# The largest number of characters in a line. A line of a small gzip file may unpack to more
+# than the memory.
 LONGEST_LINE = 2**26
 
 
 def is_data(path: str) -> bool:
-  """Whether a path, with `/` between its parts and without `./`, may be data."""
+  """Whether a file may be data, by its path. The path has `/` separators and no `./`."""
   return not _NEVER.search(path)
 
 
@@ -77,8 +79,8 @@ def names_of(archive: pathlib.Path) -> list[str]:
 def readable(path: str | os.PathLike, advice: str = _ADVICE) -> Iterator[None]:
   """Turns the errors of opening and reading a file into an InputError.
 
-  It must not enclose code that uses the content, because an OSError of that code
-  concerns another file.
+  The context must not include code that uses the content, because an OSError of that code
+  may concern another file.
   """
   try:
     yield
@@ -92,7 +94,10 @@ def readable(path: str | os.PathLike, advice: str = _ADVICE) -> Iterator[None]:
 
 
 def open_text(path: str | os.PathLike, **options) -> TextIO:
-  """Opens a file or zip member as UTF-8, with or without byte order mark; see `readable`."""
+  """Opens a file or zip member as UTF-8, with or without byte order mark.
+
+  Use it in the context `readable`, which turns errors into InputError.
+  """
   return io.TextIOWrapper(open_bytes(path), encoding='utf-8-sig', **options)
 
 
@@ -112,12 +117,12 @@ def open_bytes(path: str | os.PathLike) -> BinaryIO:
     raise errors.InputError(f'{path} is not in its zip; name another file of it')
   if path.suffix.lower() == '.gz' or file.peek(2)[:2] == _GZIP:
     packed, file = file, gzip.GzipFile(fileobj=file)
-    file.myfileobj = packed  # The packed file is closed with the GzipFile.
+    file.myfileobj = packed  # The GzipFile then also closes the packed file.
   return file
 
 
 def check_regular(path: pathlib.Path) -> None:
-  """Raises InputError for folders, and for pipes, which would wait for a writer."""
+  """Raises InputError for folders and pipes. Reading from a pipe would wait for a writer."""
   if path.exists() and not path.is_file():
     raise errors.InputError(f'{path} is no file; give one')
 
