@@ -1,1 +1,1 @@
-"""Synthetic data sets, which are generated instead of read from files."""
+"""Synthetic data sets. The program generates their examples instead of reading files."""

@@ -1,9 +1,9 @@
-"""Synthetic portraits in the shape of LEAF's CelebA; the label is whether a person smiles.
+"""Synthetic portraits with the shapes of LEAF's CelebA. The label is whether a person smiles.
 
-Nothing is stored or downloaded. A celebrity is a seeded identity, and each photograph has
-a seeded pose, light and background. The label largely decides how the mouth curves. An
-image depends only on (seed, celebrity, number of the photograph) and its label, not on
-the order in which clients are loaded.
+Nothing is stored or downloaded. The seed determines the looks of each celebrity, and the
+pose, light and background of each photograph. The label largely determines how the mouth
+curves. An image depends only on its label, the seed, the celebrity and the photograph's
+index. It does not depend on the order in which the program loads clients.
 """
 
 from collections.abc import Callable
@@ -17,20 +17,20 @@ from tff_xc import errors
 from tff_xc.data import client_data, partition, pool
 
 SIDE = 84
-CELEBRITIES, _TEST_CELEBRITIES = 9_343, 935  # As in LEAF; the last ones are the test.
-# A cut normal distribution of photographs per celebrity, with LEAF's mean and deviation,
-# 21.4 ± 7.6.
+CELEBRITIES, _TEST_CELEBRITIES = 9_343, 935  # As in LEAF. The last celebrities are for the test.
+# The number of photographs per celebrity has a clipped normal distribution, with the mean
+# and standard deviation of LEAF's CelebA, 21.4 ± 7.6.
 _MEAN, _DEVIATION, _FEWEST, _MOST = 21.5, 8.1, 5, 35
-# Celebrities differ in how often they smile, by a Beta distribution.
+# The mean and the concentration of the Beta distribution of celebrities' shares of smiles.
 _SMILING, _ALIKE = 0.482, 4.0
 _TEST_EXAMPLES = 1_000
-# The purpose of a key or a generator: the part after the seed.
+# The seed and one of these numbers determine each key and each random generator.
 _PERSON, _PHOTOGRAPH, _SIZES, _LABELS, _SAMPLE = range(5)
 _LAYERS, _NUMBERS = 13, 64
-_CHUNK = 8  # The work arrays of so many images stay in a core's cache.
-# How far a mouth's corners are above its middle, in half heights of a face.
+_CHUNK = 8  # The temporary arrays of this many images fit into the cache of a processor core.
+# The height of a mouth's corners above its middle. The unit is half the height of a face.
 _SMILE, _NO_SMILE = (0.02, 0.3), (-0.14, 0.06)
-# Red, green, blue in [0, 1].
+# Colours are red, green and blue in [0, 1].
 _SKIN = np.array([[0.36, 0.22, 0.15], [0.98, 0.83, 0.72]], np.float32)
 _HAIR = np.array(
   [
@@ -47,10 +47,11 @@ _IRIS = np.array([[0.2, 0.1, 0.05], [0.25, 0.4, 0.6], [0.3, 0.4, 0.2]], np.float
 
 
 def load(*, celebrities: int = CELEBRITIES, seed: int = 0) -> client_data.FederatedDataset:
-  """Makes the data set; images are drawn on demand, uint8 [84, 84, 3].
+  """Makes the data set; images, uint8 [84, 84, 3], are drawn when they are used.
 
-  The test is a seeded sample of at most 1,000 photographs of a tenth of the celebrities.
-  The others are the clients. Raises InputError for fewer than 10 celebrities.
+  A tenth of the celebrities are for the test. The test set is a random sample of at most
+  1,000 photographs of these celebrities. All other celebrities are the clients. Raises
+  InputError if there are fewer than 10 celebrities.
   """
   if celebrities < 10:
     raise errors.InputError(
@@ -89,12 +90,12 @@ def load(*, celebrities: int = CELEBRITIES, seed: int = 0) -> client_data.Federa
     name='faces',
     num_classes=2,
     train=client_data.PartitionedClientData(
-      # Drawings are not cached, because few of so many clients participate twice.
+      # Do not cache images, because few of the thousands of clients participate twice.
       everything.subset(np.arange(first)),
       partition.Partition(ids, offsets[: clients + 1], np.arange(first)),
     ),
     test=pool.cached(everything.subset(first + np.sort(sample))),
-    exact=False,  # The machine's sines and products draw, in float32.
+    exact=False,  # The rounding of float32 sines and products depends on the machine.
   )
 
 
@@ -111,24 +112,27 @@ def draw_faces(person: np.ndarray, photograph: np.ndarray, smiling: np.ndarray) 
 
 
 def _ranges(key: np.ndarray) -> Callable:
-  """Returns a function that draws the next numbers between two bounds, [B, 1, 1]."""
+  """Returns a function that samples the next number between two bounds for each key.
+
+  `key` is uint64 [B], and each call of the function returns [B, 1, 1].
+  """
   numbers = iter(glyph_strokes.uniforms(key, _NUMBERS).T[..., None, None])
   return lambda low=0.0, high=1.0: low + (high - low) * next(numbers)
 
 
 def _colour(draw: Callable, low: float, high: float) -> np.ndarray:
-  """Draws a colour, [B, 3]."""
+  """Samples a colour for each of B images, [B, 3]."""
   return np.concatenate([draw(low, high)[:, 0] for _ in range(3)], axis=1)
 
 
 def _muted(draw: Callable) -> np.ndarray:
-  """Draws a colour that is close to grey."""
+  """Samples a colour that is close to grey, [B, 3]."""
   colour = _colour(draw, 0.05, 0.95)
   return 0.5 * (colour + colour.mean(axis=1, keepdims=True))
 
 
 def _chosen(draw: Callable, palette: np.ndarray, most=None) -> np.ndarray:
-  """Draws one of a palette's colours, or of its first `most`, [B, 3]."""
+  """Samples one of the first `most` colours of a palette, [B, 3]; None: one of all colours."""
   most = len(palette) if most is None else most
   return palette[(draw()[:, 0] * most)[:, 0].astype(np.int64)]
 
@@ -140,7 +144,7 @@ def _cut(weight: np.ndarray) -> np.ndarray:
 
 
 class _Canvas:
-  """Layers of B images; each has pixel weights and a colour, and covers those before it."""
+  """The layers of B images. A layer has a colour and opacities, and covers earlier layers."""
 
   def __init__(self, scale: np.ndarray):
     self._scale = scale  # Pixels per unit, [B, 1, 1].
@@ -149,11 +153,14 @@ class _Canvas:
     self._layer = iter(range(_LAYERS))
 
   def soft(self, depth):
-    """Returns weights of a shape whose edge is a pixel wide; depths inside are positive."""
+    """Returns the opacities of a shape with an edge of about one pixel.
+
+    `depth` is the distance from the edge, positive inside the shape.
+    """
     return _cut(depth * self._scale + 0.5)
 
   def oval(self, a, b, p, q):
-    """Returns the weights of |(a / p, b / q)| < 1; the depth is linear at the edge."""
+    """Returns the opacities of the ellipse (a / p)² + (b / q)² < 1, with a soft edge."""
     steep = np.minimum(p, q) * (self._scale / 2)
     root = np.sqrt(steep)
     weight, other = a * (root / p), b * (root / q)
@@ -168,7 +175,11 @@ class _Canvas:
     self._colours[:, :, layer] = colour
 
   def image(self, light, tint):
-    """Returns uint8 [B, SIDE, SIDE, 3] under light [B, SIDE, SIDE] of colour `tint` [B, 3]."""
+    """Combines the layers to images, uint8 [B, SIDE, SIDE, 3].
+
+    `light` [B, SIDE, SIDE] is the brightness of each pixel, and `tint` [B, 3] is the colour
+    of the light.
+    """
     left = 1 - self._weights[:, -1]
     for layer in reversed(range(_LAYERS - 1)):
       self._weights[:, layer] *= left
@@ -182,11 +193,12 @@ class _Canvas:
 
 
 def _draw(person, photograph, smiling):
-  """Draws a few images at once, uint8 [B, SIDE, SIDE, 3]."""
+  """Draws a portrait for each of B persons and photographs, uint8 [B, SIDE, SIDE, 3]."""
   who, how = _ranges(person), _ranges(photograph)
   line = (np.arange(SIDE, dtype=np.float32) + 0.5) * (2 / SIDE) - 1
   x, y = line[None, None, :], line[None, :, None]
-  # Coordinates of the face: its half height is 1, u grows to the right, v downward.
+  # u and v are coordinates of the face. u points to the right and v down, and 1 is half the
+  # height of the face.
   size = who(0.6, 0.7) * how(0.92, 1.08)
   turn = how(-0.16, 0.16)
   cos, sin = np.cos(turn) / size, np.sin(turn) / size
@@ -199,7 +211,7 @@ def _draw(person, photograph, smiling):
   # The darkest skins have dark hair.
   shades = np.minimum(2 + tone * 8, len(_HAIR))
   hair = _chosen(who, _HAIR, shades) * who(0.8, 1.2)[:, 0]
-  # The background has two colours, the person's and the photograph's.
+  # The background has two colours. One depends on the person, the other on the photograph.
   canvas.add(1, _muted(how))
   angle, slope = how(0, 2 * np.pi), how(0.2, 1.5)
   wave = slope * np.cos(angle) * x + (slope * np.sin(angle) * y + 0.5)
@@ -209,7 +221,7 @@ def _draw(person, photograph, smiling):
   f = u - how(-0.12, 0.12)
   _add_features(canvas, f, v, who, how, skin, hair)
   _add_mouth(canvas, f, v, who, how, skin, smiling)
-  # Light from one side, of some colour.
+  # The light comes from one side and has a colour.
   angle, bright = how(0, 2 * np.pi), how(0, 0.3)
   light = bright * np.sin(angle) * y + how(0.65, 1.15)
   light = bright * np.cos(angle) * x + light
@@ -248,7 +260,10 @@ def _add_features(canvas, f, v, who, how, skin, hair):
 
 
 def _add_mouth(canvas, f, v, who, how, skin, smiling):
-  """Adds lips, and teeth or darkness; a smile bends, widens and opens the mouth."""
+  """Adds lips and, between the lips, teeth or darkness.
+
+  A smile bends, widens and opens the mouth.
+  """
   bend = np.where(smiling[:, None, None], how(*_SMILE), how(*_NO_SMILE))
   bend = (bend + who(-0.05, 0.05)).astype(np.float32)
   along = np.square(f / (who(0.24, 0.32) * (1 + np.maximum(bend, 0))))

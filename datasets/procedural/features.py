@@ -1,8 +1,9 @@
-"""Synthetic features like a pretrained encoder's, for any number of classes and clients.
+"""Synthetic features, similar to the output of a pretrained encoder.
 
-An example is the sum of the center of its group of classes, the offset of its class, the
-offset of its client, and noise. All are normal. Without groups of similar classes, the
-first term is missing. Clients get classes and examples as in `glyphs`.
+An example is the sum of four normal random vectors: the center of its group of similar
+classes, the offset of its class, the offset of its client, and noise. If there are no groups
+of classes, the first vector is missing. The number of classes and clients is free. The
+module assigns classes and examples to clients like `glyphs`.
 """
 
 import dataclasses
@@ -28,10 +29,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(glyphs.Options):
-  """The options of a data set of features; options of images do not apply."""
+  """The options of a data set of features. The inherited options of images have no effect."""
 
   name: str = 'features'
-  num_features: int = 64  # D.
+  num_features: int = 64  # The number of features D.
   feature_noise: float = 1.0  # The standard deviation of the noise in each feature.
 
   def __post_init__(self):
@@ -47,7 +48,7 @@ class Options(glyphs.Options):
     return tf.TensorSpec([self.num_features], tf.float32)
 
   def draw(self, class_key, group_key, hand_key, drawing_key) -> np.ndarray:
-    """Draws float32 [B, num_features]."""
+    """Generates an example for each of B keys, float32 [B, num_features]."""
     x = _CLASS * self._normals(class_key)
     if group_key is not None:
       x += _GROUP * self._normals(group_key)
@@ -56,7 +57,7 @@ class Options(glyphs.Options):
     return x.astype(np.float32)
 
   def _normals(self, key: np.ndarray) -> np.ndarray:
-    """Draws standard normal numbers from each key, float64 [B, num_features]."""
+    """Generates standard normal numbers from each key, float64 [B, num_features]."""
     uniforms = glyph_strokes.uniforms(key, self.num_features).astype(np.float64)
     return scipy.special.ndtri(uniforms + 2**-25)
 

@@ -1,28 +1,28 @@
-"""Draws glyphs: stroke programs, hands that distort them, and pixels.
+"""Draws glyphs: images of handwritten symbols.
 
-Hashes of 64-bit keys determine everything, so a drawing needs no state, and it is the
-same in every batch and order. Classes and hands cost nothing until they are drawn,
-however many there are.
+A class is a stroke program, a client has a handwriting ("hand"), and a drawing is one image.
+Hashes of 64-bit keys determine all three. So a drawing needs no state, and is the same in
+every batch and order. Unused classes and hands cost nothing.
 
-A program is 2 to 4 strokes between points of a 4×4 grid; most of them start at
-an end of an earlier stroke. A stroke is a straight line, a corner, an arc
-(quadratic Bézier curve), a wave (cubic), an ellipse or a line with an eyelet. Classes
-of a group share all of their strokes except the last one. A hand slants, turns,
-stretches and scales all its drawings. It has its own pen width and its own form of each
-class, and no two of its drawings are the same.
+A stroke program is 2 to 4 strokes between points of a 4×4 grid. Most strokes start at an end
+of an earlier stroke. A stroke is a straight line, a corner, an arc (quadratic Bézier curve),
+a wave (cubic), an ellipse or a line with an eyelet. Classes of a group share all strokes
+except the last one. A hand slants, turns, stretches and scales all its drawings. Each hand
+also has its own pen width and its own form of each class. All drawings of a hand differ a
+little.
 """
 
 import numpy as np
 
 MAX_STROKES = 4
 _GRID = 4  # The number of grid points per side.
-_SEGMENTS = 48  # Per stroke. The number is even, so that a corner falls between two.
-_CHUNK = 64  # The work arrays of so many drawings stay in a core's cache.
+_SEGMENTS = 48  # Segments per stroke. An even number puts a corner between two segments.
+_CHUNK = 64  # The temporary arrays of this many drawings fit into a processor core's cache.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(*parts: int | np.ndarray) -> np.ndarray:
-  """Hashes integers to uint64 keys; the parts are broadcast together."""
+  """Hashes integers, or arrays of integers that can be broadcast together, to uint64 keys."""
   key = np.zeros(1, np.uint64)
   for part in parts:
     key = _splitmix(key ^ _splitmix(np.asarray(part).astype(np.uint64)))
@@ -30,7 +30,7 @@ def mix(*parts: int | np.ndarray) -> np.ndarray:
 
 
 def _splitmix(x: np.ndarray) -> np.ndarray:
-  """Makes one step of SplitMix64 (Steele, Lea, Flood, 2014): uint64 -> uint64."""
+  """Computes one step of SplitMix64 (Steele, Lea, Flood, 2014): uint64 -> uint64."""
   z = np.atleast_1d(x) + _GOLDEN
   z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
   z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -38,7 +38,7 @@ def _splitmix(x: np.ndarray) -> np.ndarray:
 
 
 def uniforms(key: np.ndarray, *shape: int) -> np.ndarray:
-  """Draws random numbers from each key: uint64 [B] -> float32 [B, *shape] in [0, 1)."""
+  """Makes random numbers in [0, 1) from each key: uint64 [B] -> float32 [B, *shape]."""
   count = int(np.prod(shape))
   steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
   bits = _splitmix(key[:, None] + steps) >> np.uint64(40)
@@ -56,8 +56,8 @@ def draw(
 ) -> np.ndarray:
   """Draws one glyph for each triple of keys, uint64 [B].
 
-  Returns uint8 [B, image_size, image_size], ink 255 on 0; with `variation` 0, hands and
-  drawings do not differ.
+  Returns uint8 [B, image_size, image_size], 255 for ink and 0 for paper. If `variation` is
+  0, all drawings of a class are equal.
   """
   images = np.empty([len(class_key), image_size, image_size], np.uint8)
   for start in range(0, len(class_key), _CHUNK):
@@ -70,11 +70,11 @@ def draw(
 
 
 def _place(class_key, hand_key, drawing_key, variation, group_key=None):
-  """Places the strokes of drawings on a page of side 1.
+  """Places the strokes of drawings on a page with sides of length 1.
 
-  Returns the points (x, y) of strokes, float32 [B, strokes, _SEGMENTS + 1, 2]; whether
-  each stroke exists, bool [B, strokes]; and the width of each pen, float32 [B], as a
-  standard deviation on a page of 28 pixels.
+  Returns three arrays: the points (x, y) of strokes, float32 [B, strokes, _SEGMENTS + 1, 2];
+  whether each stroke exists, bool [B, strokes]; and the width of each pen, float32 [B]. The
+  width is the standard deviation of a Gaussian, in pixels of an image of 28 x 28 pixels.
   """
   control, kind, present = program(class_key, group_key)
   hand = uniforms(hand_key, 6) * 2 - 1
@@ -113,10 +113,11 @@ def _place(class_key, hand_key, drawing_key, variation, group_key=None):
 def program(
   class_key: np.ndarray, group_key: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Makes the stroke programs of classes, uint64 [B], which may have groups, uint64 [B].
+  """Makes the stroke programs of B classes from the keys of classes and groups, uint64 [B].
 
-  Returns the control points (x, y) of each stroke, float32 [B, strokes, 4, 2]; its kind,
-  a row of `_BASES`, int64 [B, strokes]; and whether it exists, bool [B, strokes].
+  Returns three arrays: the control points (x, y) of each stroke, float32 [B, strokes, 4, 2];
+  its kind, an index into `_BASES`, int64 [B, strokes]; and whether the stroke exists, bool
+  [B, strokes].
   """
   u = uniforms(class_key, MAX_STROKES, 6)
   strokes = 2 + (uniforms(mix(class_key, 1), 1) * 3).astype(np.int64)
@@ -150,12 +151,12 @@ def program(
 
 
 def _ink(edges, present, pen, size):
-  """Draws an antialiased line around each stroke; returns uint8 [B, size, size].
+  """Draws an antialiased line along each stroke; returns uint8 [B, size, size].
 
-  A pixel's darkness is the integral of a Gaussian along all strokes, whose points
-  are in pixels. The Gaussian is separable, so the integral is a product of two small
-  matrices. At distance r from a long stroke the darkness is exp(−r² / 2s²). It is
-  then steepened, so that the edge at half height is about one pixel wide.
+  The points `edges` of strokes are in pixels. A pixel's darkness is the integral of a
+  Gaussian along all strokes. The Gaussian is separable, so the integral is a product of two
+  small matrices. At distance r from a long stroke the darkness is exp(−r² / 2s²). The last
+  step makes the line's edge steeper, so that the edge is about one pixel wide.
   """
   count = len(edges)
   s = pen * np.float32(size / 28)
@@ -175,8 +176,8 @@ def _ink(edges, present, pen, size):
   rows, columns = gauss  # each [B, size, points]
   rows *= weights[:, None]
   dark = rows @ columns.transpose(0, 2, 1)
-  # The slope at half the height is −d/dr exp(−r²/2s²) = 0.59 / s. A pen thinner
-  # than a pixel is not flattened, since the background must stay empty.
+  # At half the height, the slope −d/dr exp(−r²/2s²) is 0.59 / s. A factor below 1 would
+  # darken the background.
   steepen = np.maximum(s / np.float32(0.59), 1)[:, None, None]
   dark = (dark - 0.5) * steepen + 0.5
   return (np.clip(dark, 0, 1) * 255 + np.float32(0.5)).astype(np.uint8)
@@ -188,7 +189,8 @@ def _bases() -> np.ndarray:
   r, zero = 1 - t, np.zeros_like(t)
   to, fro = np.maximum(2 * t - 1, 0), np.maximum(1 - 2 * t, 0)  # by halves
   cos, sin = np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)
-  # The first half draws an eyelet beyond the start; the second half, the line.
+  # The first half of the points draws an eyelet beyond the start. The second half draws the
+  # line.
   turn = np.minimum(2 * t, 1) * 2 * np.pi
   eye_cos, eye_sin = np.cos(turn) - 1, np.sin(turn)
   kinds = (
@@ -203,9 +205,9 @@ def _bases() -> np.ndarray:
 
 
 _BASES = _bases()
-# A random entry is the kind of a stroke, so ellipses are half as frequent as lines and arcs.
+# The kind of a stroke is a random entry. Lines and arcs are twice as frequent as other kinds.
 _KINDS = np.array([0, 0, 1, 2, 2, 3, 4, 5])
-# Where the two inner control points lie, per kind: (along, across) the stroke.
+# The positions of the two inner control points of each kind: (along, across) the stroke.
 _INNER = np.array(
   [
     [[0.3, 0], [0.7, 0]],

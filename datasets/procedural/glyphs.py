@@ -1,9 +1,10 @@
 """Synthetic handwriting with any number of classes, clients and examples.
 
-Nothing is stored or downloaded. A class is a seeded stroke program and a client is a
-seeded hand (`glyph_strokes`). An image depends only on (seed, client, class, number of
-the example), not on the order in which clients are loaded. The cost of loading a client
-depends on its number of examples, not on the number of classes.
+Nothing is stored or downloaded. The seed determines the strokes of each class, and the
+handwriting ("hand") of each client (`glyph_strokes`). An image depends only on the seed, the
+client, the class and the index of the example. It does not depend on the order in which the
+program loads clients. The cost of loading a client depends on its number of examples, not
+on the number of classes.
 """
 
 import dataclasses
@@ -21,19 +22,21 @@ from datasets.splits import rules
 from tff_xc import errors
 from tff_xc.data import client_data, partition, pool
 
-# The purpose of a key: the first part after the seed of every hash.
+# A key is a hash of the seed, one of these numbers, and further numbers.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING, _GROUP = range(6)
 # Each random stream has the seed [seed, stream, ...].
 _SIZES, _LABELS, _SAMPLE = range(3)
-# The labels and numbers of so many examples take 2 GB.
+# The labels and indices of this many examples need 2 GB.
 _MOST_EXAMPLES = 10**8
 
-# Sets with the shapes of the papers' sets (FedSS, §4.1), and small sets that are learnt in
-# minutes. `_class_counts` describes the classes per client of the Landmarks set.
+# Some data sets have the sizes of the papers' data sets (FedSS, §4.1). Models learn the small
+# data sets in minutes. `_class_counts` describes the classes per client of the Landmarks data
+# set.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
   'glyphs-retrieval': {'retrieval_classes': 200},
-  # Many classes that are learnt in minutes; ten clients have an image of each class.
+  # Models learn these 2,000 classes in minutes. On average, ten clients have an image of a
+  # class.
   'glyphs-demo': {
     'num_classes': 2_000,
     'num_clients': 400,
@@ -64,7 +67,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     'classes_per_client': 20,
     'examples_per_client': 400,
   },
-  # The numbers of examples are LEAF's; the shares of digits and letters are NIST SD 19's.
+  # The numbers of examples are those of LEAF. The shares of digits and letters are those of
+  # NIST Special Database 19.
   'glyphs-femnist': {
     'num_classes': 62,
     'num_clients': 3_195,
@@ -73,7 +77,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     'test_examples_per_class': 100,
     'class_shares': ((10, 0.495), (26, 0.271), (26, 0.234)),
     'white_paper': True,
-    # Handwritings differ twice as much as by default; with the default, FedAvg needs only 20
+    # Handwritings differ twice as much as by default. With the default, FedAvg needs only 20
     # rounds.
     'variation': 2.0,
   },
@@ -85,62 +89,69 @@ class Options:
   """The options of a data set of glyphs; raises InputError if a number is out of range."""
 
   name: str = 'glyphs'
-  num_classes: int = 200  # n, 2 to 2³¹ − 1.
-  num_clients: int = 100  # The number of hands that train.
-  classes_per_client: int = 10  # The number, or its mean with `classes_range`.
-  # The fewest and most classes of a client; None: all have `classes_per_client`.
+  num_classes: int = 200  # The number of classes n, 2 to 2³¹ − 1.
+  num_clients: int = 100  # The number of training clients.
+  # The number of classes per client. If `classes_range` is given, this is the mean.
+  classes_per_client: int = 10
+  # The smallest and largest number of classes of a client. None: all clients have
+  # `classes_per_client` classes.
   classes_range: tuple[int, int] | None = None
-  # True: client k has the classes from ⌊k·n / clients⌋ on, as if a list sorted by
-  # class were cut into clients (SOP). False: a random sample of all classes.
+  # True: a client has consecutive classes, and the first class of client k is
+  # ⌊k·n / clients⌋. This is like a list sorted by class and cut into clients (SOP). False: a
+  # client has a random sample of all classes.
   consecutive_classes: bool = False
-  # Groups of similar classes: class c is in group ⌊c·groups / n⌋. 0 or 1: no classes
-  # are more similar than others. Unseen classes form further groups of the same size.
+  # The number of groups of similar classes. Class c is in group ⌊c·groups / n⌋. The classes
+  # of the retrieval set form further groups of the same size. 0 or 1: there are no groups.
   class_groups: int = 0
-  # The share of a client's classes that come from one group, which is drawn for each
-  # client. If the group has too few classes, the client gets all of them. The client's
-  # other classes come from any group.
+  # The share of a client's classes that come from one group, which is random for each
+  # client. If the group has too few classes, the client gets all classes of the group. The
+  # client's other classes come from any group.
   group_share: float = 0.0
-  # The number of examples of each client. With `classes_range` this is the mean, and
-  # numbers are in proportion to the clients' numbers of classes. A client has at least one
-  # example of each of its classes; the classes of its other examples are drawn.
+  # The number of examples of each client. If `classes_range` is given, this is the mean, and
+  # a client's number of examples is proportional to its number of classes. A client has at
+  # least one example of each of its classes. The classes of its other examples are random.
   examples_per_client: float = 60
   # The standard deviation of the number of examples per client. If it is not 0, the numbers
-  # are normal and at least 1.
+  # have a normal distribution and are at least 1.
   examples_deviation: float = 0.0
-  # (number of classes, their share of all examples) of groups of successive classes. If
-  # given, each example's class is drawn by these, and `classes_per_client` is ignored.
+  # Pairs (number of classes, their share of all examples) for successive groups of classes.
+  # If given, they are the distribution of each example's class, and `classes_per_client` has
+  # no effect.
   class_shares: tuple[tuple[int, float], ...] = ()
-  # None, or the total concentration of the Dirichlet distribution from which each client's
-  # class shares are drawn (`datasets.splits.dirichlet`). All classes have equally many
-  # examples. A client's size does not depend on its class shares, and `classes_per_client`
-  # is ignored.
+  # If not None, each client's class shares have a Dirichlet distribution with this total
+  # concentration (`datasets.splits.dirichlet`). All classes have equally many examples. A
+  # client's number of examples does not depend on its class shares, and `classes_per_client`
+  # has no effect.
   concentration: float | None = None
-  # With `concentration`, the standard deviation of the logarithm of clients' sizes.
+  # The standard deviation of the logarithm of clients' numbers of examples. It has an effect
+  # only with `concentration`.
   size_deviation: float = 0.0
-  # Each test example is by a hand of its own, which is no client. With `class_shares` this
-  # is the mean.
+  # The number of test examples per class, or their mean with `class_shares`. Each test
+  # example has a different handwriting, which belongs to no client.
   test_examples_per_class: int = 10
-  max_test_examples: int = 5_000  # If there are more, the test is a seeded sample.
-  retrieval_classes: int = 0  # The number of further classes for the retrieval test.
-  retrieval_examples_per_class: float = 5.0  # The mean; numbers are rounded down or up.
+  max_test_examples: int = 5_000  # If there are more, the test set is a random sample.
+  retrieval_classes: int = 0  # The number of further classes in the retrieval set.
+  retrieval_examples_per_class: float = 5.0  # The mean. Numbers are rounded down or up.
   image_size: int = 28  # The width and height of images in pixels.
-  # False: x is uint8, ink 255 on 0. True: float32, ink 0.0 on 1.0, as in FEMNIST.
+  # False: x is uint8, 255 for ink and 0 for paper. True: x is float32, 0.0 for ink and 1.0
+  # for paper, as in FEMNIST.
   white_paper: bool = False
-  variation: float = 1.0  # How much hands differ: 0 not at all, 1 about as much as people's.
+  # How much handwritings differ. 0: not at all. 1: about as much as people's handwritings.
+  variation: float = 1.0
   seed: int = 0  # Determines everything.
 
   @property
   def bounds(self) -> tuple[int, int]:
-    """The smallest and largest number of classes of a client."""
+    """The smallest and largest numbers of classes of a client."""
     return self.classes_range or (self.classes_per_client,) * 2
 
   @property
   def spec(self) -> tf.TensorSpec:
-    """The shape and dtype of one example that `draw` makes."""
+    """The shape and dtype of one example that `draw` returns."""
     return tf.TensorSpec([self.image_size] * 2, tf.uint8)
 
   def draw(self, class_key, group_key, hand_key, drawing_key) -> np.ndarray:
-    """Draws examples from these keys, uint64 [B]; group_key is None without groups."""
+    """Draws B examples from these keys, uint64 [B]; `group_key` is None if there are no groups."""
     return glyph_strokes.draw(
       class_key,
       hand_key,
@@ -207,15 +218,15 @@ def load_preset(name: str, **changes) -> client_data.FederatedDataset:
 
 
 def load(**options) -> client_data.FederatedDataset:
-  """Makes a data set from fields of `Options`; images are drawn on demand.
+  """Makes a data set from fields of `Options`; images are drawn when they are used.
 
-  `x` is uint8 [image_size, image_size], ink 255 on 0, or float32 on white paper.
+  `x` is [image_size, image_size]. `Options.white_paper` explains its dtype and values.
   """
   return drawn(Options(**options))
 
 
 def drawn(options: Options) -> client_data.FederatedDataset:
-  """Makes a data set whose examples `options.draw` draws on demand."""
+  """Makes a data set; `options.draw` draws examples when they are used."""
   labels, clients = _deal(options)
   test = retrieval = None
   if options.test_examples_per_class:
@@ -234,12 +245,12 @@ def drawn(options: Options) -> client_data.FederatedDataset:
     train=client_data.PartitionedClientData(_by_clients(options, labels, clients), clients),
     test=test,
     retrieval=retrieval,
-    exact=False,  # The machine's BLAS draws the pen, in float32.
+    exact=False,  # The rounding of float32 matrix products depends on the machine.
   )
 
 
 def _by_clients(options: Options, labels: np.ndarray, clients: partition.Partition) -> pool.Pool:
-  """Returns the pool of training examples; each client's hand draws its own."""
+  """Returns the pool of training examples. A client's examples have the same handwriting."""
 
   def keys(numbers):
     client = np.searchsorted(clients.offsets, numbers, side='right') - 1
@@ -255,9 +266,9 @@ def _by_clients(options: Options, labels: np.ndarray, clients: partition.Partiti
 def _by_strangers(
   options: Options, labels: np.ndarray, drawing: np.ndarray, first: int = 0
 ) -> pool.Pool:
-  """Returns a pool with image `drawing` of each class, each by a different hand.
+  """Returns a pool of test or retrieval examples, each with a different handwriting.
 
-  Label 0 is the class `first`.
+  Example i is image `drawing[i]` of class `first + labels[i]`.
   """
   classes = first + labels.astype(np.int64)
 
@@ -272,7 +283,10 @@ def _by_strangers(
 
 
 def _pool(options: Options, labels: np.ndarray, classes: np.ndarray, keys: Callable) -> pool.Pool:
-  """Returns a pool of images of these classes; `keys` returns keys of hands and drawings."""
+  """Returns a pool of images of these classes.
+
+  `keys` takes indices of images and returns the keys of their handwritings and drawings.
+  """
 
   def read(numbers):
     class_key = glyph_strokes.mix(options.seed, _CLASS, classes[numbers])
@@ -295,12 +309,12 @@ def _pool(options: Options, labels: np.ndarray, classes: np.ndarray, keys: Calla
 
 
 def _class_counts(options: Options) -> np.ndarray:
-  """Returns int [clients], the number of classes of each client.
+  """Returns the number of classes of each client, int [clients].
 
-  With a range of classes, the client of rank r among K has
-  low + (high − low)·((r + ½) / K)^p classes, and p is chosen to reach the mean.
-  Few clients have many classes, and most have few. For the Landmarks set (mean 90,
-  largest 399, at least 30 images) the median is 38.
+  With `classes_range` (low, high), the client with rank r among K clients has
+  low + (high − low)·((r + ½) / K)^p classes. The exponent p makes the mean right. Few
+  clients have many classes, and most clients have few classes. For the Landmarks data set
+  (mean 90, largest 399, at least 30 images) the median is 38.
   """
   (low, high), mean = options.bounds, options.classes_per_client
   clients = options.num_clients
@@ -313,7 +327,7 @@ def _class_counts(options: Options) -> np.ndarray:
 
 
 def _sizes(options: Options, class_counts: np.ndarray) -> np.ndarray:
-  """Returns int64 [clients], the number of examples of each client."""
+  """Returns the number of examples of each client, int64 [clients]."""
   if options.examples_deviation:
     clients = options.num_clients
     random = np.random.default_rng([options.seed, _SIZES])
@@ -326,7 +340,7 @@ def _sizes(options: Options, class_counts: np.ndarray) -> np.ndarray:
 
 
 def _by_shares(options: Options, random: np.random.Generator, k: int) -> np.ndarray:
-  """Draws classes by `class_shares`, int64 [k]."""
+  """Samples k classes with the distribution `class_shares`, int64 [k]."""
   counts, shares = np.array(options.class_shares).T
   counts = counts.astype(np.int64)
   upto = np.cumsum(np.repeat(shares / counts, counts))
@@ -337,13 +351,13 @@ def _by_shares(options: Options, random: np.random.Generator, k: int) -> np.ndar
 def _by_dirichlet(options: Options) -> tuple[np.ndarray, np.ndarray]:
   """Returns the labels of all clients, one client after another, int32 [N], and offsets.
 
-  The draw is that of `launch.make_splits dirichlet --size_deviation`. Classes have equal
-  sizes, and clients are filled one after another (Hsu, Qi and Brown, ECCV 2020, appendix
-  B.1). Their log-normal sizes are our addition.
+  Uses the split rule of `launch.make_splits dirichlet --size_deviation` on classes of equal
+  sizes. The rule fills one client after another (Hsu, Qi and Brown, ECCV 2020, appendix
+  B.1). The log-normal sizes of clients are our addition.
   """
   total = round(options.num_clients * options.examples_per_client)
   random = np.random.default_rng([options.seed, _LABELS])
-  # The labels are shuffled, because a client's examples keep their order.
+  # Shuffle the labels, because a client's examples keep their order.
   labels = random.permutation(np.arange(total) % options.num_classes)
   dealt = rules.deal(
     'dirichlet',
@@ -380,13 +394,13 @@ def _deal(options: Options) -> tuple[np.ndarray, partition.Partition]:
     else:
       classes = _of_group(options, random, count)
     more = classes[random.integers(count, size=sizes[client] - count)]
-    # Without shuffling, the first batches would hold each class exactly once.
+    # Without shuffling, the first batches would have each class exactly once.
     labels[mine] = random.permutation(np.concatenate([classes, more]))
   return labels, partition.Partition(ids, offsets, np.arange(len(labels)))
 
 
 def _of_group(options: Options, random: np.random.Generator, count: int) -> np.ndarray:
-  """Draws a client's classes, int64 [count], by `group_share`."""
+  """Samples a client's classes according to `group_share`, int64 [count]."""
   n, groups = options.num_classes, options.class_groups
   if not options.group_share:
     return _sample(random, n, count)
@@ -394,14 +408,14 @@ def _of_group(options: Options, random: np.random.Generator, count: int) -> np.n
   first, end = -(-group * n // groups), -(-(group + 1) * n // groups)
   size = min(round(options.group_share * count), end - first)
   own = first + np.sort(_sample(random, end - first, size))
-  # The i-th class outside `own` has the number i plus the number of `own` before it.
+  # The i-th class outside `own` is i plus the number of smaller classes in `own`.
   others = _sample(random, n - size, count - size)
   before = np.searchsorted(own - np.arange(size), others, 'right')
   return np.concatenate([own, others + before])
 
 
 def _test(options: Options) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the classes of the test images, and their numbers in a class."""
+  """Returns the class of each test image, and a different number for each image of a class."""
   each, most = options.test_examples_per_class, options.max_test_examples
   total = options.num_classes * each
   drawn = np.arange(min(total, most))
@@ -414,7 +428,7 @@ def _test(options: Options) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
-  """Draws k different numbers below n, in O(k) time and memory."""
-  # With shuffle=False, numpy permutes all numbers below n only if n is at most
-  # 10,000 or 50·k. Otherwise it uses Floyd's algorithm with a hash table.
+  """Samples k different numbers below n, in O(k) time and memory."""
+  # With shuffle=False, NumPy permutes all numbers below n only if n is at most
+  # 10,000 or 50·k. Otherwise NumPy uses Floyd's algorithm with a hash table.
   return random.choice(n, size=k, replace=False, shuffle=False)

@@ -1,9 +1,9 @@
-"""Synthetic histories of items, in the shape of a small set of ratings.
+"""Synthetic item histories of users, similar to a small data set of film ratings.
 
-Items belong to groups, and some are more popular than others (Zipf's law). A user likes
-a few groups. The user's next item is the successor of the item before (a series within
-its group), or an item of a group that the user likes, or any item. So the popularity of
-items predicts the next item a little, and a user's last items predict it better.
+Items belong to groups. In each group, the popularity of items follows Zipf's law. A user
+likes a few groups. The user's next item has one of three sources: the successor of the last
+item in its group, a group that the user likes, or any group. So the popularity of items
+predicts the next item a little, and a user's last items predict the next item better.
 """
 
 from typing import NamedTuple
@@ -13,24 +13,25 @@ import numpy as np
 from datasets import items as items_lib
 from tff_xc import errors
 
-_LIKED = 0.5 / 0.65  # Among items that are no successors, the share from liked groups.
+# The share of items from liked groups among the items that are not successors.
+_LIKED = 0.5 / 0.65
 _GROUPS_OF_USER = 3
 
 
 class Options(NamedTuple):
-  """The shape of a set."""
+  """The options of the data set."""
 
   num_users: int = 943
-  num_items: int = 1682  # n.
-  # The median of a log-normal distribution, whose logarithm has the deviation 0.7.
+  num_items: int = 1682  # The number of classes n.
+  # The median of a log-normal distribution. Its logarithm has the standard deviation 0.7.
   items_per_user: float = 40.0
-  skew: float = 0.8  # The popularity of the item of rank r in its group is r^-skew.
+  skew: float = 0.8  # The popularity of the item with rank r in its group is r^-skew.
   seed: int = 0
-  follows: float = 0.35  # The share of items that are successors of the item before.
+  follows: float = 0.35  # The share of items that are the successor of the user's last item.
 
 
 def draw(options: Options) -> items_lib.Histories:
-  """Draws the histories; a user takes no item twice."""
+  """Generates the histories. A user takes no item twice."""
   users, n = options.num_users, options.num_items
   if n < 4 or users < 2 or users * options.items_per_user > 10**8:
     raise errors.InputError(
@@ -66,7 +67,7 @@ def draw(options: Options) -> items_lib.Histories:
 
 def _of_user(random, size, liked, members, shares, following, follows) -> np.ndarray:
   """Returns distinct items, in the order in which the user takes them."""
-  steps = 2 * size  # Some steps repeat an item, which counts only once.
+  steps = 2 * size  # Some steps choose an item that the user already has.
   kinds, draws = random.random([2, steps])
   own = liked[random.integers(len(liked), size=steps)]
   anything = random.integers(len(members), size=steps)

@@ -1,10 +1,10 @@
-"""Synthetic bags of words with many labels; nothing is stored or downloaded.
+"""Synthetic bags of words with sets of labels; nothing is stored or downloaded.
 
-This is the synthetic counterpart of the sets of `xc`, for any number of classes. A class
-is a small set of words. An example mixes the words of its labels with common
-words. The frequencies of labels and of common words follow Zipf's law. An
-example depends only on (seed, number of the example), so that loading a client
-costs time in proportion to its number of examples.
+The data set is similar to the data sets of `datasets.xc`, and may have any number of
+classes. A class is a small set of words. An example mixes words of its labels with common
+words. The frequencies of labels and of common words follow Zipf's law. An example depends
+only on the seed and the index of the example. So the time to load a client is proportional
+to its number of examples.
 """
 
 import functools
@@ -20,38 +20,38 @@ from datasets.splits import rules
 from tff_xc import errors
 from tff_xc.data import client_data, pool, sparse
 
-# The purpose of a key: the first part after the seed of every hash.
+# A key is a hash of the seed, one of these numbers, and further numbers.
 _CLASS, TRAIN, TEST = range(3)
 # Each random stream has the seed [seed, stream].
 _RANKS, _GROUPS = range(2)
-# The purposes of an example's key.
+# Each random number of an example is a hash of the example's key and one of these numbers.
 _SIZE, _NUM_LABELS, _LABEL, _WORD = range(4)
 
-# Examples are drawn in chunks of this size, which limits memory to 50 MB.
+# The number of examples that are generated at a time, which limits memory to 50 MB.
 _CHUNK = 8192
-# Features of at most this many examples are kept: 130 MB with 61 words each.
+# The features of at most this many examples stay in memory: 130 MB with 61 words each.
 _KEPT = 2**18
 
 
 class Options(NamedTuple):
-  """The shape of a set."""
+  """The options of a data set."""
 
-  num_classes: int = 1_000  # n.
+  num_classes: int = 1_000  # The number of classes n.
   num_features: int = 50_000  # D, the size of the vocabulary.
   examples_per_class: float = 10.0  # The mean number of training examples per class.
   test_examples: int = 2_000
-  labels_per_example: int = 3  # k, about the mean; an example has 1 to 2 k - 1 labels.
-  words_per_example: int = 40  # The mean; an example has half to 3/2 as many words.
-  words_per_class: int = 12  # The number of words that distinguish a class from others.
-  own_words: float = 0.5  # The share of words that come from the labels.
-  skew: float = 1.0  # The frequency of the label of rank r is proportional to r^-skew.
-  # The labels of an example come from one group; label c is in group c // label_group_size.
+  labels_per_example: int = 3  # The approximate mean k. An example has 1 to 2 k - 1 labels.
+  words_per_example: int = 40  # The mean w. An example has w / 2 to 3 w / 2 words.
+  words_per_class: int = 12  # The number of words of each class.
+  own_words: float = 0.5  # The share of an example's words that come from its labels.
+  skew: float = 1.0  # The frequency of the label with rank r is proportional to r^-skew.
+  # All labels of an example come from one group. Label c is in group c // label_group_size.
   # 0: there are no groups.
   label_group_size: int = 0
   seed: int = 0  # Determines everything.
 
 
-# The least and the most of each option.
+# The smallest and the largest value of each option.
 _RANGES = {
   'num_classes': (2, 10**7),
   'num_features': (16, 2**31 - 1),
@@ -70,11 +70,11 @@ _RANGES = {
 def load(
   *, name: str = 'sparse-words', classes_per_client: int = 1, clients_per_class: int = 1, **options
 ) -> client_data.FederatedDataset:
-  """Makes a data set from fields of `Options`; examples are drawn on demand.
+  """Makes a data set from fields of `Options`; examples are generated when they are used.
 
-  The form is that of `xc.load`: a training example keeps one of its labels, a test example
-  keeps all, and a class without a training example has no client. Values are counts of
-  words, divided by the square root of the sum of their squares.
+  As in `xc.federated.load`, a training example keeps one of its labels, and a test example
+  keeps all its labels. A class without a training example has no client. The features of an
+  example are its word counts, divided by their Euclidean norm.
   """
   words = Words(Options(**options))
   n = words.options.num_classes
@@ -100,7 +100,7 @@ def load(
 
 
 class Words:
-  """Draws the examples with given numbers of a part, `TRAIN` or `TEST`.
+  """Generates training and test examples by index; `part` is `TRAIN` or `TEST`.
 
   `train_labels`, int32 [N], are the labels that training examples keep.
   """
@@ -119,7 +119,7 @@ class Words:
     share = np.arange(1, n + 1, dtype=np.float64) ** -options.skew
     share = np.cumsum(share) / share.sum()
     total = max(round(n * options.examples_per_class), 1)
-    # The examples of the class of rank r end at ⌊total · share[r]⌋.
+    # The examples of the class with rank r end at the index ⌊total · share[r]⌋.
     upto = np.floor(share * total + 1e-6).astype(np.int64)
     random = np.random.default_rng([options.seed, _RANKS])
     classes = random.permutation(n).astype(np.int32)
@@ -131,7 +131,7 @@ class Words:
       self._group_ends = np.cumsum(np.bincount(groups))
 
   def as_pool(self, part: int, labels: np.ndarray | scipy.sparse.csr_matrix) -> pool.Pool:
-    """Returns a pool of the first examples of a part, as many as there are labels."""
+    """Returns a pool of the first training or test examples, with these labels."""
     read = functools.partial(self.features, part)
     if labels.shape[0] <= _KEPT:
       numbers = np.arange(labels.shape[0])
@@ -151,7 +151,7 @@ class Words:
     )
 
   def features(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
-    """Returns the features, float32 [k, D], of the examples with these numbers, int [k]."""
+    """Returns the features, float32 [k, D], of the examples with these indices, int [k]."""
     return scipy.sparse.vstack(
       [
         self._bags(part, chunk, self._labels(part, chunk))
@@ -161,7 +161,7 @@ class Words:
     )
 
   def label_sets(self, part: int, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
-    """Returns all labels of the examples with these numbers, bool [k, n]."""
+    """Returns the sets of labels, bool [k, n], of the examples with these indices, int [k]."""
     rows = []
     for chunk in _chunks(np.asarray(numbers, np.int64)):
       ids = np.sort(self._labels(part, chunk), axis=1)
@@ -173,7 +173,7 @@ class Words:
     return scipy.sparse.vstack(rows, 'csr')
 
   def everything(self, part: int) -> tuple:
-    """Returns (features, label sets) of all examples of a part."""
+    """Returns the features and the sets of labels of all training or all test examples."""
     total = self.options.test_examples
     if part == TRAIN:
       total = len(self.train_labels)
@@ -190,11 +190,11 @@ class Words:
     return counts
 
   def _labels(self, part: int, numbers: np.ndarray) -> np.ndarray:
-    """Returns int32 [k, most]: each example's distinct labels, then -1."""
+    """Returns each example's distinct labels, padded with -1, int32 [k, most]."""
     key = self._keys(part, numbers)
     most = 2 * self.options.labels_per_example - 1
     draws = glyph_strokes.mix(key[:, None], _LABEL, np.arange(most))
-    # Take the labels of random training examples, which have the right frequencies.
+    # Take the labels of random training examples, so that labels have the right frequencies.
     labels = self.train_labels[_below(draws, len(self.train_labels))]
     if part == TRAIN:
       labels[:, 0] = self.train_labels[numbers]
@@ -202,7 +202,7 @@ class Words:
       group = labels[:, :1] // size
       ends = self._group_ends
       start = np.where(group > 0, ends[group - 1], 0)
-      # Within the group, too, labels keep their frequencies.
+      # Take the other labels from random training examples of the same group.
       places = start + _below(draws, ends[group] - start)
       labels[:, 1:] = self._by_group[places][:, 1:]
     count = 1 + _below(glyph_strokes.mix(key, _NUM_LABELS), most)
@@ -234,7 +234,7 @@ class Words:
     return scipy.sparse.csr_matrix((values, pairs % d, splits), (len(key), d))
 
   def _own_words(self, draw: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Draws a word of one of the example's labels for each key: uint64 [k, w] -> int64."""
+    """Samples for each key a word of one of the example's labels; uint64 [k, w] -> int64."""
     which = _below(draw, (labels >= 0).sum(1)[:, None])
     label = np.take_along_axis(labels, which, 1)
     word = _below(glyph_strokes.mix(draw), self.options.words_per_class)
@@ -246,12 +246,12 @@ class Words:
 
 
 def _uniform(key: np.ndarray) -> np.ndarray:
-  """Maps a key to float64 in [0, 1)."""
+  """Maps keys, uint64, to float64 in [0, 1)."""
   return (key >> np.uint64(11)) * 2.0**-53
 
 
 def _below(key: np.ndarray, limit) -> np.ndarray:
-  """Maps a key to int64 in [0, limit); limit is at most 2^31."""
+  """Maps keys, uint64, to int64 in [0, limit); limit is at most 2^31."""
   high = (key >> np.uint64(32)) * np.asarray(limit).astype(np.uint64)
   return (high >> np.uint64(32)).astype(np.int64)
 

@@ -1,1 +1,1 @@
-"""Sparse text, and the sets of the Extreme Classification Repository."""
+"""Sparse text, and the data sets of the Extreme Classification Repository."""

@@ -1,12 +1,13 @@
-"""Loads sparse text as federated data: sets of the repository, and the user's own files.
+"""Loads sparse text as federated data: data sets of the repository, or the user's own files.
 
-With one label (FedAwS, Yu et al., ICML 2020, and FedSS), a training example keeps one of
-its labels, which is drawn uniformly once. Examples without a label are left out. Clients
-are classes (`by_class`), and a class that no example keeps has no client. Test examples
-keep all their labels.
+There are two ways to use the labels. In the first way (FedAwS, Yu et al., ICML 2020, and
+FedSS), each training example keeps one of its labels, sampled uniformly once. Examples
+without a label are left out. By default each class is a client. A class has no client if no
+example keeps its label. Test examples keep all their labels.
 
-With sets of labels (FedMLH), training examples keep all their labels, features may be
-hashed to fewer, and clients are made by frequent labels (`datasets.splits.partitions`).
+In the second way (FedMLH), training examples keep their sets of labels, features may be
+hashed to a smaller number of features, and frequent labels determine the clients
+(`datasets.splits.partitions.frequent_labels`).
 """
 
 import dataclasses
@@ -23,41 +24,41 @@ from datasets.xc import sets, text
 from tff_xc import errors, wording
 from tff_xc.data import client_data, hashing, partition as partition_lib, pool, sparse
 
-# Each random stream has the seed [seed, stream]; `sample_labels` has the stream 0.
+# Each random stream has the seed [seed, stream]; `sample_labels` uses the stream 0.
 GROUPS, _TEST = 1, 2
-# The random streams for sets of labels.
+# The random streams of data sets with sets of labels.
 _CLIENTS, _VALIDATION = range(2)
 # FedMLH's published code reads whole batches of 100 test examples.
 _TEST_BATCH = 100
 
 
 class Part(NamedTuple):
-  """Examples: features float32 [N, D], and labels bool [N, n], in CSR form."""
+  """N examples: features float32 [N, D] and labels bool [N, n], both in CSR format."""
 
   features: scipy.sparse.csr_matrix
   labels: scipy.sparse.csr_matrix
 
   def some(self, rows: np.ndarray | slice) -> 'Part':
-    """Returns some of the examples."""
+    """Returns the examples with the indices `rows`."""
     return Part(self.features[rows], self.labels[rows])
 
 
 class Options(NamedTuple):
-  """How a set with all its labels becomes federated data."""
+  """How a data set with sets of labels becomes federated data."""
 
   hashed_features: int = 0  # The number of features after hashing; 0: no hashing.
   num_clients: int = 10
-  partition_rule: str = 'code'  # Or 'paper'.
-  # Whether to read files as FedMLH's code does. An example without labels then gets label
-  # 0 and loses its first feature, but does not count towards the frequency of label 0. The
-  # last test examples that do not fill a batch of 100 are left out.
+  partition_rule: str = 'code'  # 'code' or 'paper'; see `partitions.frequent_labels`.
+  # Whether to read files like FedMLH's code. An example without labels then gets the label
+  # 0 and loses its first feature. The frequency of label 0 does not count this example. If
+  # the last test examples do not fill a batch of 100, they are left out.
   published_reading: bool = False
   validation: float = 0.0  # The share of training examples held out for validation.
-  seed: int = 0  # The seed that draws clients and validation examples.
+  seed: int = 0  # The seed for sampling clients and validation examples.
 
 
 def read(paths: tuple[pathlib.Path, ...]) -> Part:
-  """Reads a part from one file of examples, or from a file of features and one of labels."""
+  """Reads examples from one file, or from a file of features and a file of labels."""
   tables = [text.read(path, form) for path, form in sets.forms(paths)]
   return Part(tables[0].features, tables[-1].labels)
 
@@ -65,12 +66,13 @@ def read(paths: tuple[pathlib.Path, ...]) -> Part:
 def load(
   name: str, data_dir: str | os.PathLike, *, counts: sets.Counts | None = None, **options
 ) -> client_data.FederatedDataset:
-  """Loads a set of `sets.SETS` with one label per example, memory-mapped from the cache.
+  """Loads a data set of `sets.SETS`, with one label per training example.
 
-  `sets.find` finds the files, and `of_one_label` explains the options. `y` of the test is
-  sets of labels, which may be empty. Propensities count all labels and all training
-  examples, including those without labels. Raises `errors.InputError` if files are missing,
-  damaged or differ in a count, or an option is out of its range.
+  The arrays are memory-mapped from the cache. `sets.find` finds the files, and
+  `of_one_label` explains the options. Test examples have sets of labels, which may be empty.
+  Propensities count all labels and all training examples, including examples without
+  labels. Raises `errors.InputError` if a file is missing, is damaged or has a wrong count, or
+  an option is out of its range.
   """
   train, test = map(read, sets.find(name, data_dir, counts))
   constants = sets.SETS[name].a, sets.SETS[name].b
@@ -87,11 +89,12 @@ def of_one_label(
   clients_per_class: int = 1,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Makes a data set with one label per example; `constants` are a and b of propensities.
+  """Makes a data set with one label per training example.
 
-  `label_seed` determines the label that a training example keeps, and the classes of
-  a client; it is not the seed of a run. A client has `classes_per_client` random
-  classes, and each class is shared by `clients_per_class` clients.
+  `label_seed` determines the labels that training examples keep, and the classes of
+  clients. It is not the seed of a run. A client has `classes_per_client` random classes, and
+  `clients_per_class` clients share each class. `constants` are the constants a and b of the
+  propensities.
   """
   labels = examples_lib.sample_labels(train.labels, label_seed)
   clients = rules.deal(
@@ -114,8 +117,8 @@ def _with_clients(
 ) -> client_data.FederatedDataset:
   """Makes the same kind of data set as `of_one_label`, with the caller's labels and clients.
 
-  `labels` int32 [N] is the label that each training example keeps, -1 if it has no client.
-  `clients` refer to the examples that keep a label, which are renumbered from 0.
+  `labels` int32 [N] has the label that each training example keeps, or -1 if the example
+  has no client. The indices in `clients` count only the examples that keep a label.
   """
   examples, num_classes = train.labels.shape
   labelled = pool.in_memory(train.features, labels)
@@ -140,9 +143,9 @@ def load_own(
 ) -> client_data.FederatedDataset:
   """Loads a file of sparse text with `read_own`; each training example keeps one label.
 
-  `choice.test_file` is also sparse text. Without a split or with `class`, a client has
-  `classes_per_client` random classes, each shared by `clients_per_class` clients. A split
-  says which client owns each example, and which label each example keeps.
+  `choice.test_file` is also sparse text. If `choice.split` is '' or 'class', a client has
+  `classes_per_client` random classes, and `clients_per_class` clients share each class. A
+  split file says which client owns each example, and which label the example keeps.
   """
   name = pathlib.Path(path).name.partition('.')[0]
   whole, test = read_own(path, choice.test_file)
@@ -179,11 +182,12 @@ def read_own(
   test_fraction: float = 0.0,
   seed: int = 0,
 ) -> tuple[Part, Part | None]:
-  """Reads a training part, and a test part or None, from files `N D L`, `l1,l2 f:v f:v`.
+  """Reads training examples and test examples from files of the form `examples` (`text`).
 
-  Without `test_file`, `seed` draws `test_fraction` of the training examples as the test.
-  Raises `errors.InputError` if a file is missing or damaged, both files are the same or
-  differ in D or L, or there are fewer than two labels.
+  If `test_file` is '', `test_fraction` of the training examples become the test examples,
+  sampled with `seed`. The test examples are None if `test_fraction` is 0, too. Raises
+  `errors.InputError` if a file is missing or damaged, both files are the same file or
+  differ in the number of features or labels, or there are fewer than two labels.
   """
   header = check(path)
   examples_lib.check_classes(header.num_labels, f'{path}, line 1')
@@ -206,7 +210,7 @@ def read_own(
 
 
 def check(path: str | os.PathLike) -> sets.Header:
-  """Returns a file's header; raises `errors.InputError` if a count in it is too small."""
+  """Returns a file's header; raises `errors.InputError` if a number in it is too small."""
   header = sets.read_header(path)
   if header.num_labels < 2 or not (header.num_examples and header.num_features):
     raise errors.InputError(
@@ -223,7 +227,7 @@ def check(path: str | os.PathLike) -> sets.Header:
 def load_sets(
   name: str, data_dir: str | os.PathLike, options: Options, counts: sets.Counts | None = None
 ) -> client_data.FederatedDataset:
-  """Loads a set of the repository that `sets.find` finds, with sets of labels.
+  """Loads a data set of `sets.SETS`, in which training examples keep their sets of labels.
 
   Raises `errors.InputError` if there are too few labels or examples for the clients.
   """
@@ -238,7 +242,10 @@ def of_sets(
   options: Options,
   constants: tuple[float, ...] = (),
 ) -> client_data.FederatedDataset:
-  """Makes a data set with sets of labels; `constants` are a and b of the propensities."""
+  """Makes a data set in which training examples keep their sets of labels.
+
+  `constants` are the constants a and b of the propensities.
+  """
   held_out = None
   if options.validation:
     size = train.labels.shape[0]
@@ -247,7 +254,7 @@ def of_sets(
     count = max(1, round(options.validation * size))
     held[random.choice(size, count, replace=False)] = True
     train, held_out = train.some(~held), train.some(held)
-  # The published code does not count the label 0 that it gives to examples without labels.
+  # Count labels before `_without_labels_as_zero`, like the published code.
   label_counts = np.bincount(train.labels.indices, minlength=train.labels.shape[1])
   if options.published_reading:
     train = _without_labels_as_zero(train)
@@ -282,10 +289,10 @@ def of_sets(
 
 
 def hashed_features(features: scipy.sparse.csr_matrix, size: int) -> scipy.sparse.csr_matrix:
-  """Hashes features to [N, size], adding values in the same bucket; size 0: unchanged."""
+  """Hashes features to [N, size] and adds the values in each bucket; size 0: no change."""
   if not size:
     return features
-  # Only features that occur are hashed, because a header may announce very many.
+  # Hash only features that occur, because a header may announce billions of features.
   used, place = np.unique(features.indices, return_inverse=True)
   bucket = hashing.buckets(used, hashing.FEATURE_SEED, size)
   hashed = scipy.sparse.csr_matrix(
@@ -296,7 +303,7 @@ def hashed_features(features: scipy.sparse.csr_matrix, size: int) -> scipy.spars
 
 
 def _without_labels_as_zero(part: Part) -> Part:
-  """Gives examples without labels the label 0. Removes the first feature of each of them."""
+  """Gives examples without labels the label 0, and removes the first feature of each."""
   features, labels = part
   empty = np.flatnonzero(np.diff(labels.indptr) == 0)
   if not len(empty):

@@ -1,10 +1,10 @@
-"""The known sets of the Extreme Classification Repository: files, headers, counts.
+"""Finds the data sets of the Extreme Classification Repository, and checks their headers.
 
 Bhatia et al.: The extreme classification repository, 2016,
 http://manikvarma.org/downloads/XC/XMLRepository.html.
 
-Importing this imports neither NumPy nor TensorFlow; `datasets.xc.text` describes the
-forms of the files and reads them.
+The module imports neither NumPy nor TensorFlow. `datasets.xc.text` describes the file
+formats and reads the files.
 """
 
 import codecs
@@ -16,14 +16,14 @@ from typing import BinaryIO, NamedTuple
 from datasets.readers import zipped
 from tff_xc import errors
 
-# The numbers in the first line of each form of file.
+# The numbers in the header (the first line) of each file format.
 FORMS = {'examples': 'N D L', 'features': 'N D', 'labels': 'N L'}
-LARGEST = 2**31 - 1  # The largest number in a first line.
+LARGEST = 2**31 - 1  # The largest number in a header.
 ADVICE = 'check its permissions, or download it again'
 
 
 class Header(NamedTuple):
-  """N, D and L of a file's first line; a number that the file lacks is 0."""
+  """The numbers N, D and L of a file's first line. A missing number is 0."""
 
   num_examples: int
   num_features: int
@@ -40,21 +40,24 @@ class Counts(NamedTuple):
 
 
 class KnownSet(NamedTuple):
-  """A set as its owners distribute it."""
+  """A data set of the repository."""
 
   counts: Counts  # The counts of the version that the papers use.
-  # The names of its folder. Names of its files begin with them too, in upper or lower case.
+  # The names of its folder, in upper or lower case. The names of its files begin with one of
+  # these names.
   names: tuple[str, ...]
-  # The propensities' a and b. The KDD 2016 paper fits them on Wikipedia (0.5, 0.4)
-  # and Amazon (0.6, 2.6) and uses their mean for other sets. Published PSP@k follow a
-  # custom: WikiLSHTC uses the constants of Wikipedia, product-to-product sets those of
-  # Amazon. All others, including AmazonCat, Wiki10 and WikiSeeAlso, use the mean.
+  # The constants a and b of the propensities. The KDD 2016 paper fits a and b on Wikipedia
+  # (0.5, 0.4) and Amazon (0.6, 2.6), and uses the mean for other data sets. Published values
+  # of PSP@k use the constants of Wikipedia for WikiLSHTC, and the constants of Amazon for
+  # product-to-product data sets. For all other data sets, including AmazonCat, Wiki10 and
+  # WikiSeeAlso, they use the mean.
   a: float = 0.55
   b: float = 1.5
 
 
 _AMAZON = 0.6, 2.6
-# N of training and test, D and L; names; constants.
+# For each data set: the numbers of training examples, test examples, features and labels; its
+# names; and the constants a and b, unless they are the mean.
 SETS: Mapping[str, KnownSet] = {
   names[0]: KnownSet(Counts(*counts), names, *constants)
   for counts, names, *constants in (
@@ -74,14 +77,14 @@ SETS: Mapping[str, KnownSet] = {
 def find(
   name: str, data_dir: str | os.PathLike, counts: Counts | None = None
 ) -> list[tuple[pathlib.Path, ...]]:
-  """Finds the training and the test files of a set, and checks the counts in their headers.
+  """Finds the training and the test files of a data set, and checks their headers.
 
-  The files are in `data_dir`, in `data_dir/xc`, or in a folder of one of these with
-  the name of the set. They are `<set>_train.txt` and `<set>_test.txt`. In a
-  folder with the name of the set they may also be `train.txt` and `test.txt`, or
-  `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt` and `tst_X_Y.txt`. Each may be
-  compressed, with `.gz` after its name. `filter_labels_*.txt` are not read.
-  `name` is a key of `SETS`, which has the expected counts if `counts` is None.
+  `name` is a key of `SETS`. If `counts` is None, the headers must have the counts in `SETS`.
+  The files are `<name>_train.txt` and `<name>_test.txt`. They are in `data_dir`, in
+  `data_dir/xc`, or in a subfolder of either that has the name of the data set. In such a
+  subfolder the files may also be `train.txt` and `test.txt`, or `trn_X_Xf.txt`,
+  `trn_X_Y.txt`, `tst_X_Xf.txt` and `tst_X_Y.txt`. Each file may be compressed, with `.gz`
+  after its name. The files `filter_labels_*.txt` are ignored.
   """
   if name not in SETS:
     raise errors.InputError(f'no set is named {name!r}; there are {", ".join(SETS)}')
@@ -101,19 +104,19 @@ def find(
 
 
 def forms(paths: tuple[pathlib.Path, ...]) -> Iterator[tuple[pathlib.Path, str]]:
-  """Returns each file of a part with its form."""
+  """Returns each of the training or test files with its format, a key of `FORMS`."""
   names = ('examples',) if len(paths) == 1 else ('features', 'labels')
   return zip(paths, names, strict=True)
 
 
 def read_header(path: str | os.PathLike, form: str = 'examples') -> Header:
-  """Reads a file's first line; raises InputError if it is missing, damaged or of another form."""
+  """Reads a file's header; raises InputError if the header is missing, damaged or malformed."""
   with open_file(path) as file:
     return parse_header(file, path, form)
 
 
 def open_file(path: str | os.PathLike) -> BinaryIO:
-  """Opens a text file of the repository; raises InputError if there is none."""
+  """Opens a text file of the repository; raises InputError if the file is missing."""
   path = pathlib.Path(path)
   if not path.is_file():
     raise errors.InputError(
@@ -124,7 +127,7 @@ def open_file(path: str | os.PathLike) -> BinaryIO:
 
 
 def parse_header(file: BinaryIO, path, form: str) -> Header:
-  """Reads the first line of an open file, like `read_header`."""
+  """Reads the header of an open file, like `read_header`."""
   with zipped.readable(path, ADVICE):
     line = file.readline(200).removeprefix(codecs.BOM_UTF8)
   fields, names = line.split(), FORMS[form].split()
@@ -163,7 +166,7 @@ def _found(name: str, data_dir: pathlib.Path) -> list[tuple[pathlib.Path, ...]]:
 
 
 def _places(data_dir: pathlib.Path, names) -> Iterator:
-  """Yields the folders to look in, each with the names of train and test files."""
+  """Yields the folders to search, each with the names of the training and test files."""
   shared = [data_dir / 'xc', data_dir]
   own = [
     folder

@@ -1,6 +1,8 @@
 """Reads the text files of the Extreme Classification Repository.
 
-There are three forms. Each has a header, then a line per example. Ids count from 0.
+There are three file formats. Each has a header and then a line per example. N is the number
+of examples, D of features and L of labels. Labels l and features f are numbers from 0, and v
+is a feature's value.
 
 examples  header `N D L`, lines `l1,l2 f:v f:v`; the line of an example without
           labels starts with a space
@@ -8,8 +10,8 @@ features  header `N D`, lines `f:v f:v` (`trn_X_Xf.txt`)
 labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 
 The reader also accepts `.gz`, Windows line ends, tabs or several spaces between fields
-and at a line's end, no newline at the file's end, blank lines after the last example,
-ids in any order, signs and exponents. A repeated label counts once.
+and at a line's end, a missing newline at the file's end, blank lines after the last example,
+labels and features in any order, signs and exponents. A repeated label counts once.
 """
 
 import itertools
@@ -26,26 +28,26 @@ from datasets.readers import parsed_cache, zipped
 from datasets.xc import sets
 from tff_xc import errors, wording
 
-# Increase this when the arrays of a cache or the result of `parse` change.
+# Increase this when the result of `parse`, which is cached, changes.
 VERSION = 6
 
 _LINES = 1024  # The number of lines that are parsed at a time.
 _ARRAYS = ('data', 'indices', 'indptr')  # The arguments of a csr_matrix.
-# The patterns match a text in one way at most, so that rejecting a long line takes linear
+# The patterns match a text in at most one way, so that rejecting a long line takes linear
 # time. (Possessive quantifiers need Python 3.11.)
 _NUMBER = rb'[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?'
 _PAIRS = rb'((?:\s*\d+:%b(?:\s+\d+:%b)*)?)\s*' % (_NUMBER, _NUMBER)
 _LABELS = rb'\d+(?:,\d+)*'
 _LINE = re.compile(rb'()' + _PAIRS)
 _LABELLED_LINE = re.compile(rb'((?:%b(?=\s|\Z))?)%b' % (_LABELS, _PAIRS))
-_INFINITE = 2.0**128 - 2.0**103  # float32 rounds this and more to infinity
+_INFINITE = 2.0**128 - 2.0**103  # float32 rounds this number and larger ones to infinity.
 
 
 class Table(NamedTuple):
-  """A file's content; a matrix that the file lacks is None.
+  """A file's content. If the file has no features or no labels, the matrix is None.
 
-  Indices are int32, sorted and distinct within a row. A feature that the file
-  gives as 0 is an explicit zero; an example's labels are True.
+  Column indices are int32, sorted and distinct within a row. A feature with the value 0 in
+  the file is an explicit zero. The entries of an example's labels are True.
   """
 
   header: sets.Header
@@ -54,12 +56,12 @@ class Table(NamedTuple):
 
 
 def read(path: str | os.PathLike, form: str = 'examples') -> Table:
-  """Reads and checks a whole file; later reads map it, read-only, from the user's cache.
+  """Reads and checks a whole file. Later calls memory-map it, read-only, from the cache.
 
   A value equals `np.float32(float(text))`, bit for bit. `form` is one of `sets.FORMS`.
-  Raises `errors.InputError`, which names the line, if the file or its header has a
-  different form, there are more or fewer than N lines, an id is not below D or L, a
-  feature is repeated, or a value is not a finite float32.
+  Raises `errors.InputError` if the file or its header has a different format, the number of
+  lines is not N, a feature is not below D or a label is not below L, a feature is repeated,
+  or a value is not a finite float32. The error message names the line.
   """
   header = sets.read_header(path, form)
 
@@ -77,7 +79,7 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
 
 
 def parse(path: str | os.PathLike, form: str) -> dict[str, np.ndarray]:
-  """Returns the arrays of a file's matrices; see `read`."""
+  """Reads a file and returns the arrays of its matrices; see `read`."""
   with sets.open_file(path) as file:
     header = sets.parse_header(file, path, form)
     shapes = _shapes(header, form)
@@ -94,9 +96,10 @@ def parse(path: str | os.PathLike, form: str) -> dict[str, np.ndarray]:
 
 
 def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples_lib.Block]:
-  """Yields lines `l,l f:v f:v` or `f:v f:v` for a trained model.
+  """Yields blocks of the lines `l,l f:v f:v` or `f:v f:v` for a trained model.
 
-  If the file has a header `N D L` or `N D`, D and L must be those of the model.
+  The file may have a header `N D L` or `N D`. D and L must then equal the model's numbers of
+  features and labels.
   """
   wanted = description.preprocessing['num_features'], description.num_classes
   shapes = {'features': (0, wanted[0]), 'labels': (0, wanted[1])}
@@ -129,10 +132,10 @@ def _shapes(header: sets.Header, form: str) -> dict[str, tuple[int, int]]:
 def _blocks(
   file, path, expected: int | None, size: int, first: int = 2
 ) -> Iterator[tuple[tuple[int, ...], tuple[bytes, ...]]]:
-  """Yields the next lines with their numbers, at most `size` at a time.
+  """Yields the next lines with their line numbers, at most `size` at a time.
 
-  There must be `expected` lines. If that is None, there may be any number of lines, and
-  empty lines are ignored. `first` is the number of the next line.
+  The file must have `expected` more lines. If `expected` is None, it may have any number of
+  lines, and empty lines are ignored. `first` is the line number of the next line.
   """
 
   def lines():
@@ -159,7 +162,7 @@ def _blocks(
 
 
 def _matrices(lines: list[bytes], shapes, path, numbers: Sequence[int]) -> dict:
-  """Returns a matrix for each of `shapes`; raises InputError for the first bad line."""
+  """Parses lines to a matrix for each of `shapes`; raises InputError for the first bad line."""
   found = _parsed(lines, shapes)
   if found is not None:
     return found
@@ -179,7 +182,7 @@ def _matrices(lines: list[bytes], shapes, path, numbers: Sequence[int]) -> dict:
 
 
 def _parsed(lines: list[bytes], shapes) -> dict | None:
-  """Returns a matrix for each of `shapes`, or None if a line is bad."""
+  """Parses lines to a matrix for each of `shapes`; returns None if a line is bad."""
   pattern = _LABELLED_LINE if len(shapes) == 2 else _LINE
   matches = list(map(pattern.fullmatch, lines))
   if None in matches:
@@ -209,15 +212,15 @@ def _parsed(lines: list[bytes], shapes) -> dict | None:
 
 
 def _numbers(text: bytes) -> np.ndarray:
-  """Returns the numbers in a text as float64, equal to those of `float`."""
-  # NumPy would read a number from a blank text.
+  """Parses the numbers in a text to float64, with the same results as `float`."""
+  # For a blank text, NumPy would return a number.
   return np.fromstring(text, sep=' ') if text.strip() else np.zeros(0)
 
 
 def _matrix(
   ids: np.ndarray, values: np.ndarray, counts: list[int], num_columns: int
 ) -> scipy.sparse.csr_matrix | None:
-  """Returns a matrix whose rows have `counts` entries, or None if an id is too large."""
+  """Returns a matrix whose rows have `counts` entries, or None if a column is too large."""
   if ids.max(initial=-1) >= num_columns:
     return None
   ends = np.cumsum([0, *counts], dtype=np.int32)
