@@ -1,10 +1,10 @@
 """CIFAR-10 and CIFAR-100, split by class, by a Dirichlet distribution, or by a file.
 
 Krizhevsky: Learning multiple layers of features from tiny images, 2009. Both data sets
-have 50,000 training and 10,000 test images, in colour, of 32x32 pixels. They have 10 and
-100 classes. FedAwS gives one class to each client. Hsu, Qi and Brown (FedVC, FedIR) split
-the images among 100 clients with a Dirichlet distribution, and publish their splits as
-`federated_train_alpha_*.csv`.
+have 50,000 training and 10,000 test images, in colour, of 32x32 pixels. CIFAR-10 has 10
+classes, and CIFAR-100 has 100 classes. FedAwS gives one class to each client. Hsu, Qi and
+Brown (FedVC, FedIR) split the images among 100 clients with a Dirichlet distribution, and
+publish their splits as `federated_train_alpha_*.csv`.
 
 The module reads the official binary and Python versions, each unpacked or as the
 distributed `.tar.gz`. It also reads a directory that TensorFlow Datasets has prepared. It
@@ -169,8 +169,8 @@ def read(data_dir: str | os.PathLike, name: str, expected: Counts = OFFICIAL) ->
       if len(x) != size or counts != [size // layout.num_classes] * layout.num_classes:
         raise ValueError(f'{len(x):,} images, expected {size:,} and as many of every class')
   except ModuleNotFoundError:
-    raise  # The commands say how to install the module.
-  except Exception as e:  # A damaged pickle raises nearly anything, and so does TFDS.
+    raise  # The command will tell the user how to install the module.
+  except Exception as e:  # Damaged files raise errors of almost any type.
     reason = ' '.join(str(e).split())[:200] or type(e).__name__
     raise errors.InputError(f'{path} is no whole copy of {name} ({reason}); get it anew') from e
   train, test = ((np.ascontiguousarray(x), labels.astype(np.int32)) for x, labels in parts)

@@ -37,7 +37,7 @@ _ENTRY_BYTES = 40  # The memory that one item of an example's features needs.
 
 
 class Columns(NamedTuple):
-  """The columns of a table. '' stands for the first of the `_USUAL` names that it has."""
+  """The columns of a table. '' stands for the first of the `_USUAL` names in the table."""
 
   user: str = ''
   item: str = ''

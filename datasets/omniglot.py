@@ -118,8 +118,8 @@ def shrink(ink: np.ndarray, size: int) -> np.ndarray:
   """Resizes images, uint8 [k, side, side] with 1 for ink and 0 for paper, by area averaging.
 
   Returns uint8 [k, size, size]. A new pixel is 255 times the mean of the old pixels that it
-  covers. If it covers an old pixel in part, this part is the pixel's weight (OpenCV's
-  INTER_AREA). In units of 1/size of an old pixel, all weights and sums below are whole
+  covers. The weight of an old pixel in this mean is the part of its area that the new pixel
+  covers (OpenCV's INTER_AREA). In units of 1/size of an old pixel, all weights and sums are whole
   numbers, which float32 represents exactly. So the result depends neither on the machine
   nor on the batches.
   """
@@ -220,10 +220,10 @@ def _ink(data: bytes) -> np.ndarray:
 def _numbered(
   source, keys: list[tuple[bool, str, int]], expected: Counts
 ) -> tuple[list[str], np.ndarray]:
-  """Sorts the drawings; returns the class names and the order, int64 [N], indices into `keys`.
+  """Sorts the drawings by their keys (is_evaluation, class name, drawer).
 
-  The key of a drawing is (is_evaluation, class name, drawer). Each key must occur exactly
-  once.
+  Returns the class names and, for each drawing in the new order, its index in `keys`, int64
+  [N]. Each key must occur exactly once.
   """
   classes = sorted({key[:2] for key in keys})
   evaluation = sum(is_evaluation for is_evaluation, _ in classes)

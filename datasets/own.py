@@ -27,7 +27,7 @@ def load_images(
 
   The number of classes is the largest label plus one, or the number of names in the file
   `choice.classes`. Images are scaled and cropped to squares of `side` pixels, as by
-  `decode.square`. If `side` is 0, their shorter side becomes the side of the square. Raises
+  `decode.square`. If `side` is 0, the square has the shorter side of the images. Raises
   `errors.InputError` if the file is missing or damaged, lacks an array, or has an array of
   the wrong shape, dtype or range.
   """
@@ -58,11 +58,11 @@ def load_rows(
 ) -> client_data.FederatedDataset:
   """Loads features from a table or a .npz file; `x` is float32 [D].
 
-  `choice.test_file` is a second table, with the test rows. `bounds` replaces the
-  standardization by a linear scaling. It maps the name of a column to its smallest and
-  largest value, which become -1 and 1. The key '' stands for all other columns. Raises
-  `errors.InputError` if a file is missing or damaged, lacks a column, has a feature that
-  is not a finite number, or has fewer than two classes.
+  `choice.test_file` is a second table, with the test rows. If `bounds` is given, features are
+  not standardized but scaled linearly. `bounds` maps the name of a column to the two values
+  that become -1 and 1. The key '' stands for all other columns. Raises `errors.InputError` if
+  a file is missing or damaged, lacks a column, has a feature that is not a finite number, or
+  has fewer than two classes.
   """
   path = pathlib.Path(path)
   name, names = path.name.partition('.')[0], []

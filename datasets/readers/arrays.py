@@ -100,10 +100,10 @@ def _labels(path: str | os.PathLike, name: str, y: np.ndarray | None) -> np.ndar
 def _owners(
   path: str | os.PathLike, client: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, list[str]]:
-  """Returns each example's client, int32 [N], an index into the sorted client names; and the names.
+  """Returns each example's client, int32 [N], and the sorted names of the clients.
 
-  `client` has strings or whole numbers, which may be floats such as 2.0. `shape` is the
-  shape of the labels.
+  The first result has indices into the names. `client` has strings or whole numbers, which
+  may be floats such as 2.0. `shape` is the shape of the labels.
   """
   if client.dtype.kind == 'f' and (np.abs(client) < 2**53).all():
     whole = client.astype(np.int64)

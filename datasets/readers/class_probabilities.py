@@ -3,7 +3,7 @@
 The table (`datasets.readers.tables`) has the columns `class,probability` or `class,weight`
 and a row for each class. Classes without a row have probability 0. The reader divides the
 values by their sum. The column `class` has class names or the numbers from 0. If all entries
-of the column are class names, the reader takes them for names, even if they are numbers.
+of the column are class names, the reader treats them as names, even if they are numbers.
 """
 
 import os

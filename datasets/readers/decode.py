@@ -41,8 +41,8 @@ DAMAGE = (
   Image.DecompressionBombError,
 )
 
-# Hide Pillow's warnings. They concern readable images, such as an image with damaged EXIF or
-# with many pixels. Pillow raises an error for an image with twice as many pixels.
+# Hide Pillow's warnings, which concern readable images with damaged EXIF or many pixels. If
+# an image has twice the number of pixels of the warning, Pillow raises an error.
 warnings.filterwarnings('ignore', module=r'PIL\.')
 
 
@@ -118,7 +118,7 @@ def fitted_array(image: np.ndarray, side: int) -> np.ndarray:
 def _converted(image: Image.Image) -> Image.Image:
   if image.mode == 'F':
     raise ValueError('its pixels are floating-point numbers; write 8 bits each')
-  if image.mode.startswith('I'):  # The pixels have 16 bits, or 32 that hold 16.
+  if image.mode.startswith('I'):  # The pixels have 16 bits, or 32 bits with 16-bit values.
     pixels = np.asarray(image)
     if pixels.dtype.kind == 'i':
       pixels = np.clip(pixels, 0, 65_535)

@@ -50,7 +50,7 @@ _KINDS = {
   **dict.fromkeys(('test', 'testing'), _TEST),
   **dict.fromkeys(('val', 'valid', 'validation', 'dev'), _VALIDATION),
 }
-# Finds such a name inside another name, such as `seg_train` or `test2017`.
+# Finds the names in `_KINDS` inside other names, such as `seg_train` or `test2017`.
 _PART = re.compile(f'(?<![a-z])({"|".join(sorted(_KINDS, key=len, reverse=True))})(?![a-z])')
 _BY_TABLE = (
   'list them with their classes in a CSV and make a --split of it with `launch.make_splits`'
@@ -166,7 +166,7 @@ def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
   """Returns two lists with an entry for each folder.
 
   The first list has the folder's class, or None if the folder is left out. The second list
-  says whether the folder is not for training.
+  is true for folders of test or validation images.
   """
   split = [folder.split('/') if folder else [] for folder in folders]
   outer = {parts[0] for parts in split if parts}
@@ -192,7 +192,10 @@ def _meaning(folders: list[str], path) -> tuple[list[str | None], list[bool]]:
 
 
 def _kinds(split: list[list[str]], path) -> dict[str, int]:
-  """Maps each top folder to _TRAIN, _TEST or _VALIDATION; {}: the top folders are classes."""
+  """Maps each top folder to _TRAIN, _TEST or _VALIDATION.
+
+  Returns {} if the top folders are classes.
+  """
   tops = {parts[0] for parts in split if parts}
   kinds = {top: _KINDS[top.lower()] for top in tops if top.lower() in _KINDS}
   if others := sorted(tops - kinds.keys()):
@@ -213,7 +216,7 @@ def _kinds(split: list[list[str]], path) -> dict[str, int]:
 
 
 def _check_classes(names: set[str], inner: set[str], path) -> None:
-  """Raises InputError if folders of classes seem to be, or to contain, folders of test images.
+  """Raises InputError if class folders, or the folders in them, are named like train and test.
 
   Otherwise, clients would train on test images.
   """

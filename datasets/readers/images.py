@@ -96,7 +96,7 @@ def open_store(
 
 
 def is_images(name: str) -> bool:
-  """Whether a file name is that of an image, an archive or a TFRecord file."""
+  """Returns whether `name` is the name of an image, an archive or a TFRecord file."""
   name = name.lower()
   return name.endswith((*ARCHIVES, *names_lib.SUFFIXES)) or packed.is_records(name)
 

@@ -11,8 +11,8 @@ def values(path: pathlib.Path, prefix: str, get_it: str, pairs: bool = False) ->
   """Yields the values at an ijson prefix, such as `item` for an array, or `images.item`.
 
   If `pairs` is true, yields the keys and values of the object at the prefix. Raises
-  `errors.InputError` if the file is not JSON. Its message ends with `get_it`, which says how
-  to get a good file.
+  `errors.InputError` if the file is not JSON. The error message ends with `get_it`, which says
+  how to get a good file.
   """
   import ijson
 

@@ -12,8 +12,8 @@ several images have the same name, the last one is used.
 TFRecords: Each `tf.train.Example` has an image, and optionally a class, a user and an id.
 `record_features` names their features. TFF's Landmarks and iNaturalist
 (`tff.simulation.datasets.gldv2` and `inaturalist`, version 0.87) have a file without suffix
-for each user, `train/USER`, and `test.tfRecord`. Their features are `image/encoded_jpeg` and
-`class`. The id of an image looks like a path in a folder of images:
+for each user, `train/USER`, and `test.tfRecord`. The examples in these files have the features
+`image/encoded_jpeg` and `class`. The id of an image looks like a path in a folder of images:
 
   train/CLASS/ID.jpg        or train/CLASS/USER/ID.jpg, if users are known
   test/...                  if the file, or a folder around it, is named test or
@@ -209,7 +209,7 @@ class _Member(tarfile.TarInfo):
 
 
 def is_records(name: str) -> bool:
-  """Whether a file name is that of a TFRecord file."""
+  """Returns whether `name` is the name of a TFRecord file."""
   return bool(_RECORD_FILE.search(name))
 
 

@@ -48,9 +48,10 @@ DEFAULT = Columns()
 def read(
   path: str | os.PathLike, columns: Columns, features: Sequence[str] = ()
 ) -> tuple[np.ndarray, list[str], examples_lib.Examples]:
-  """Reads a table; `features` are the columns of features. Empty: those of `columns`.
+  """Reads a table; `features` names the columns of features.
 
-  Returns the features, float64 [N, D], the names of their columns, and the examples. Raises
+  If `features` is empty, `columns.features` names these columns. Returns the features,
+  float64 [N, D], the names of their columns, and the examples. Raises
   `errors.InputError` if the file is missing or damaged, lacks a column, has a feature that
   is not a finite number, or has an empty class, user or id.
   """

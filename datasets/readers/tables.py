@@ -206,9 +206,10 @@ def where(number: int, *paths: str | os.PathLike) -> str:
 
 
 def _named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
-  """Returns each row's user, int32 [rows], an index into the user names or -1; and the names.
+  """Returns each row's user, int32 [rows], and the names of the users.
 
-  The user 'NA' becomes -1 and is not one of the names.
+  The first result has indices into the names, and -1 for the user 'NA'. The names do not
+  include 'NA'.
   """
   names, codes = users.names, users.codes()
   if NOBODY in names:

@@ -1,8 +1,8 @@
 """Assigns the user's own examples to clients and to a test set, as `--split` says.
 
 `rules.parse` and `split_path` describe the values of `--split`. `--test_file` or the
-split's test.csv names the test examples. Or `--test_fraction` holds out the same share of
-each class as the test set.
+split's test.csv names the test examples. Alternatively, `--test_fraction` holds out the same
+share of each class as the test set.
 """
 
 import dataclasses

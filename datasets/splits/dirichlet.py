@@ -7,9 +7,10 @@ Client k's distribution of classes is q_k ~ Dir(alpha p). Here p has the share o
 in the data, and alpha is the total concentration of all classes. The rule fills one client
 after the other. It samples a class from q_k, gives the client an unused example of this
 class, and repeats both steps until the client is full. When all examples of a class are
-used, the rule removes the class from q_k and renormalises q_k (eq. 5). If no class of q_k
-is left, it samples classes uniformly from all that still have examples. With alpha = 0, each
-client has one class, and the number of clients with a class is in proportion to p.
+used, the rule removes the class from q_k and renormalises q_k (eq. 5). If no class of q_k is
+left, the rule samples classes uniformly from all classes that still have unused examples.
+With alpha = 0, each client has one class, and the number of clients with a class is in
+proportion to p.
 """
 
 import numpy as np
@@ -81,7 +82,7 @@ def draw_classes(
   `log_q` float64 [n] is the logarithm of q up to a constant, and `left` int [n] counts the
   unused examples of each class. The function samples `size` classes from q and drops the
   samples for which no example is left. The remaining samples have the distribution of the
-  renormalised q (eq. 5). The function then repeats this for the dropped samples until it
+  renormalised q (eq. 5). The function repeats the sampling for the dropped samples until it
   drops none.
   """
   taken = np.zeros(len(left), np.int64)

@@ -67,8 +67,8 @@ def owners_of(test_labels: np.ndarray, labels: np.ndarray, owners: np.ndarray, s
   """Gives each test example to the client of a random training example of the same class.
 
   `labels` and `owners`, int [N], are the labels and clients of the training examples.
-  `test_labels`, int [k], are the labels of the test examples. Users may replace the labels
-  of both. Returns the clients of the test examples, int64 [k], or -1 if a test example has
+  `test_labels`, int [k], are the labels of the test examples. Callers may pass users instead
+  of labels. Returns the clients of the test examples, int64 [k], or -1 if a test example has
   no label or no client has its class.
   """
   order = np.argsort(labels, kind='stable')
@@ -81,7 +81,7 @@ def owners_of(test_labels: np.ndarray, labels: np.ndarray, owners: np.ndarray, s
 
 
 def by_class(labels: np.ndarray, each: int, seed) -> np.ndarray:
-  """Samples `each` examples of every class, or half of a class if it has fewer than 2 `each`."""
+  """Samples `each` examples of every class, but at most half of the examples of a class."""
   if scipy.sparse.issparse(labels):
     raise errors.InputError(
       'examples with sets of labels have no test examples per class; take --test_fraction'

@@ -48,14 +48,15 @@ _TEST, _TEST_USERS = 1, 2
 
 
 class Made(NamedTuple):
-  """A split."""
+  """A split and its description."""
 
   examples: examples_lib.Examples  # The input, with the labels that clients train on.
   train: partition_lib.Partition
   test: np.ndarray | None  # int64, the indices of the test examples; None: no test set.
   # The client of each test example; 'NA': no client. An empty list: clients are unknown.
   test_users: list[str]
-  tested: examples_lib.Examples  # The input, with the labels of the test, perhaps sets.
+  # The input, with the labels that the test uses. They may be sets of labels.
+  tested: examples_lib.Examples
   summary: Mapping[str, Any]
   counts: scipy.sparse.csr_matrix  # int64 [clients, classes].
 
@@ -306,7 +307,7 @@ def write(folder: str | os.PathLike, made: Made) -> None:
       _write_tables(work, made)
       files.write_json(work / SUMMARY, made.summary)
       _draw(work, made)
-      os.rename(work, folder)  # Fails if there is a folder that is not empty.
+      os.rename(work, folder)  # Fails if `folder` already exists and is not empty.
     finally:
       shutil.rmtree(work, ignore_errors=True)
 

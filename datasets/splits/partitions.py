@@ -149,7 +149,7 @@ def frequent_labels(
     of_rest = random.integers(0, clients, len(rest))
     whole = ([*part, rest[of_rest == k].astype(np.int64)] for k, part in enumerate(parts))
     return _clients((np.unique(np.concatenate(p)) for p in whole), clients)
-  # If two labels are equally frequent, the lower one comes first.
+  # If two labels are equally frequent, the smaller label comes first.
   commonest = np.argsort(-counts, kind='stable')[:clients]
   if len(commonest) < clients or not counts[commonest].all():
     raise errors.InputError(
