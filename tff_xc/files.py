@@ -45,7 +45,7 @@ def replacing(path: str | os.PathLike, durable: bool = True) -> Iterator[pathlib
 class _Rows:
   """A CSV text file that receives rows ending in `\\r\\n` and writes them with `\\n`.
 
-  If rows ended in `\\n`, Python's csv and pandas would not quote a `\\r` in a value.
+  Python's csv and pandas quote a `\\r` in a value only if rows end in `\\r\\n`.
   """
 
   def __init__(self, file: TextIO):

@@ -1,7 +1,7 @@
 """Measures the free memory, and refuses data that would not fit.
 
-Callers know a size from a file's header or a configuration, and check it here before they
-read or allocate so many bytes.
+A file's header or a configuration announces the size of an object. Callers check this size
+here before they read or create the object.
 """
 
 import os

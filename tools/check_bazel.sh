@@ -1,9 +1,9 @@
 #!/bin/sh
 # Checks that Bazel builds, runs and tests the project without a network.
-#   sh tools/check_bazel.sh        builds all, trains one round, runs two folders' tests
+#   sh tools/check_bazel.sh        builds all targets, trains one round, runs two folders' tests
 #   sh tools/check_bazel.sh all    runs all tests that have a target
-# Needs .venv (make venv) and a Bazel of version 4 to 7, such as Debian's
-# bazel-bootstrap. Leaves no server behind and writes only to a temporary directory.
+# The program needs .venv (make venv) and Bazel 4 to 7, such as Debian's bazel-bootstrap.
+# It writes only to a temporary directory, and leaves no Bazel server running.
 set -eu
 cd "$(dirname "$0")/.."
 command -v bazel > /dev/null || {
@@ -18,11 +18,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 export VIRTUAL_ENV="$PWD/.venv"
 
-# Nothing may be downloaded: nobody answers there.
+# Make downloads fail: no proxy answers at this address.
 export http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9
 
 run() {
-  # A batch leaves no server.
+  # With --batch, Bazel leaves no server running.
   bazel --batch --output_user_root="$work/bazel" "$@"
 }
 

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Resolves what pyproject.toml names into requirements.txt, with the GPU variant, the
-# cluster's additions and what the site needs, and into uv.lock, anew.
-# `make requirements` calls it. It needs .venv's Python and PyPI. It installs
-# uv, the only resolver with overrides, in a temporary directory.
+# Resolves the packages of pyproject.toml, and writes requirements.txt, the requirements
+# of the GPU variant, the cluster and the site, and uv.lock. `make requirements` calls this
+# program. The program needs .venv's Python and PyPI. It installs uv, the only resolver
+# with overrides, in a temporary directory.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 .venv/bin/python -m venv "$work/uv"
 "$work/uv/bin/python" -m pip install --quiet --disable-pip-version-check uv
-# Only pyproject.toml configures uv, not what this machine or user has.
+# Ignore the uv settings of this machine and user, so that only pyproject.toml configures uv.
 export XDG_CONFIG_HOME="$work" XDG_CONFIG_DIRS="$work"
 
-# resolve OUT PYTHON_VERSION [ARGUMENT...]; TFF's wheel requires glibc 2.31. The
-# overrides are those of pyproject.toml.
+# resolve OUT PYTHON_VERSION [ARGUMENT...] writes the file OUT with the overrides of
+# pyproject.toml. TFF's wheel requires glibc 2.31.
 resolve() {
   out=$1 version=$2
   shift 2
@@ -24,8 +24,8 @@ resolve() {
     --custom-compile-command 'make requirements' --output-file "$out"
 }
 
-# The file is resolved for 3.10 and is valid for 3.11, too. The second
-# resolution checks this: with the first's versions it must add no package.
+# Resolves a file for Python 3.10 that is also valid for 3.11. A second resolution with the
+# versions of the first one checks that Python 3.11 needs no more packages.
 both() {
   target=$1
   shift
@@ -47,13 +47,14 @@ named='--group pyproject.toml:dev'
 both requirements.txt $named
 both requirements-gpu.txt requirements-gpu.in $named --override overrides-gpu.txt
 resolve requirements-site.txt 3.11 requirements-site.in
-# Only what requirements.txt does not have, at versions that go with it.
+# This file contains only packages that requirements.txt lacks, with versions that fit
+# requirements.txt.
 known=$(sed -n 's/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package=\1/p' requirements.txt)
 both requirements-cluster.txt requirements-cluster.in \
   --constraint requirements.txt $known
 
-# uv.lock is resolved with these versions as constraints, and then without: uv
-# keeps the versions that a lock has.
+# Resolve uv.lock with these versions as constraints, and then again without constraints.
+# The second resolution keeps the versions, because uv keeps the versions of a lock.
 mkdir "$work/lock"
 {
   sed '/^\[tool\.uv\]$/q' pyproject.toml

@@ -1,13 +1,16 @@
 #!/bin/sh
-# Creates .venv with the packages that a requirements file pins. Returns at once
-# if this has been done. `make venv` calls it. REQUIREMENTS names the file (by
-# default the one that .venv was made from, else requirements.txt); MORE names a
-# second file, whose packages are added (by default the one that was added
-# before, if any); PYTHON names the interpreter. If it fails, it prints one
-# sentence; the exit status is 2.
+# Creates .venv with the packages that a requirements file pins. If .venv has these
+# packages, the program ends at once. `make venv` calls this program. Three environment
+# variables change its work:
+#   REQUIREMENTS  the requirements file. The default is the file of the existing .venv, or
+#                 requirements.txt without a .venv.
+#   MORE          a second file, whose packages are added. The default is the file that was
+#                 added before, if any.
+#   PYTHON        the Python interpreter.
+# If the program fails, it prints one sentence and ends with exit status 2.
 set -eu
 cd "$(dirname "$0")/.."
-stamp=.venv/installed.sha256  # sha256sum's lines for the requirements files
+stamp=.venv/installed.sha256  # the output of sha256sum for the installed requirements files
 installed=$(sed -n '1s/^[^ ]*  //p' "$stamp" 2>/dev/null || true)
 added=$(sed -n '2s/^[^ ]*  //p' "$stamp" 2>/dev/null || true)
 requirements=${REQUIREMENTS:-${installed:-requirements.txt}}
@@ -22,12 +25,12 @@ if [ "$(uname -s) $(uname -m)" != 'Linux x86_64' ]; then
   fail "TensorFlow Federated runs on Linux x86-64 only and this is $(uname -s) $(uname -m): use such a machine, a virtual one or a container"
 fi
 
-# unchanged LINE: whether the stamp's line is there and true of its file.
+# unchanged LINE: whether the stamp has this line, and the line's file still has this checksum.
 unchanged() {
   sed -n "$1p" "$stamp" 2>/dev/null | sha256sum --check --status 2>/dev/null
 }
 
-# A stamp's line is written last, so that an interrupted install is repeated.
+# The stamp is written after the installation, so an interrupted installation is repeated.
 if [ "$installed" = "$requirements" ] && unchanged 1 &&
   .venv/bin/python -c '' 2>/dev/null; then
   if [ "$added" = "$more" ] && { [ -z "$more" ] || unchanged 2; }; then
@@ -36,14 +39,14 @@ if [ "$installed" = "$requirements" ] && unchanged 1 &&
   has_base=yes
 fi
 
-# install FILE: adds its packages, at the hashes that it pins.
+# install FILE: installs the packages of FILE, and checks the hashes in FILE.
 install() {
   .venv/bin/python -m pip install --quiet --disable-pip-version-check \
     --no-input --no-deps --require-hashes -r "$1" ||
     fail 'the install failed: see above, check the network and the free disk space, and run the same command again'
 }
 
-# Adds the packages of $more, if there are any, to a .venv that has the others.
+# Adds the packages of the file $more, if set, to a .venv that has the packages of the first file.
 add_more() {
   if [ -n "$more" ]; then
     echo "Adding $more to .venv ..."
@@ -62,7 +65,7 @@ if grep -q '^uv = ' .venv/pyvenv.cfg 2>/dev/null; then
   fail ".venv was made by uv, and would be deleted: run commands with 'uv run', or remove it (rm -r .venv) and run the same command again"
 fi
 
-# Prints nothing if the interpreter is suitable, else the reason why not.
+# Prints nothing for a suitable interpreter, and otherwise the reason why it is unsuitable.
 check='
 import os, sys
 version = "%d.%d" % sys.version_info[:2]
@@ -86,7 +89,7 @@ else:
 python=
 seen=
 for candidate in ${PYTHON:-python3.11 python3.10 python3 python}; do
-  # To be on PATH is not enough: a version manager's shim may only print a hint.
+  # Run each candidate, because a version manager's command on PATH may only print a hint.
   if reason=$("$candidate" -c "$check" 2>/dev/null); then
     if [ -z "$reason" ]; then
       python=$candidate

@@ -243,7 +243,7 @@ def _read_object(path, required, optional):
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
   """Reads a metrics.csv in the form of `Run.metrics`."""
-  import pandas as pd  # Import it late, because training checks directories first.
+  import pandas as pd  # Import pandas late, because training first checks directories without it.
 
   try:
     text = files.read_text(path)

@@ -19,7 +19,7 @@ _CLIENTS, _CLASSES = 100, 200
 def plot_clients(sizes: np.ndarray, classes: np.ndarray, path: str | os.PathLike) -> None:
   """Draws the clients' numbers of examples and of classes, the largest first.
 
-  FedVC shows them in figs 2 and 3. `sizes` and `classes` are int [K].
+  Figs 2 and 3 of FedVC show these numbers. `sizes` and `classes` are int [K].
   """
   figure, axes = pictures.panels(2, 2, (10, 4))
   styles = pictures.styles()

@@ -269,7 +269,7 @@ COLUMNS = {
     _of_round('seconds_per_round', 'seconds', 'seconds_per_round_median', '{:.3g}'.format),
   )
 }
-# The columns that a narrow table shows first. If there is space, others follow in table order.
+# The columns that a narrow table shows first. The other columns follow if there is space.
 _TELLING = (
   *catalog.HEADLINES,
   'macro_f1',
@@ -555,7 +555,7 @@ def ranking(table: pd.DataFrame, metric: str) -> list[int]:
   key = column(metric).key
   means = table[f'{key}_mean']
   if ':' in metric:
-    # A method that missed the target with fewer seeds comes before one with more such seeds.
+    # Among methods that missed the target, methods with fewer missing seeds come first.
     by_seed = table[f'{key}_by_seed']
     missed = by_seed.str.count('>').astype(float).where(by_seed != '', math.inf)
     best = list(zip(missed, means.fillna(math.inf), strict=True))
