@@ -110,9 +110,9 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'best_by',
       '',
-      'score by which to choose the best round, such as hit@10_validation. If it is a score of'
-      ' test examples, the test scores of the best round are too optimistic. Default: set by the'
-      ' task',
+      'score by which to choose the best round, such as hit@10_validation. If this score is'
+      ' measured on test examples, the test scores of the best round are too optimistic. Default:'
+      ' set by the task',
     ),
     hp.Hyperparameter(
       'tracker',

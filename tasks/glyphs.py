@@ -43,7 +43,7 @@ _GROUPS = (
     'group_share',
     0.0,
     "share of a client's classes that come from one group of --class_groups. Each client draws"
-    ' this group at random. Its other classes come from all groups',
+    " this group at random. The client's other classes come from all groups",
     least=0,
     most=1,
   ),

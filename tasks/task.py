@@ -67,8 +67,9 @@ TEST_EXAMPLES = hp.Hyperparameter(
 CONCENTRATION = hp.Hyperparameter(
   'concentration',
   1.0,
-  'with --split=dirichlet: total concentration alpha. Each of the n classes has alpha / n. If a'
-  ' paper gives the value a for each class, use n times a. 0: each client has a single class',
+  'with --split=dirichlet: total concentration alpha. The class shares of each client are drawn'
+  ' from a Dirichlet distribution in which each of the n classes has alpha / n. If a paper gives'
+  ' the value a for each class, use n times a. 0: each client has a single class',
   least=0,
 )
 DATA_SEED = hp.Hyperparameter(

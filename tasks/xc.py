@@ -299,7 +299,7 @@ _SETS_METRICS = (
 )
 _SETS_OPTIONS = (
   hp.Hyperparameter(
-    'hashed_features', 0, 'number of features after hashing; 0: no hashing', least=0
+    'hashed_features', 0, 'number of features after feature hashing; 0: no hashing', least=0
   ),
   task.HIDDEN_DIM,
   task.NUM_CLIENTS,

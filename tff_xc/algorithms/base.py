@@ -86,7 +86,7 @@ class Base:
 
   client_optimizer: str = hp.field(
     'sgd',
-    'optimizer of the clients. adam starts without moments in every round',
+    'optimizer of the clients. adam starts every round with moments of zero',
     choices=('sgd', 'adam'),
   )
   client_learning_rate: float | None = hp.field(

@@ -32,10 +32,8 @@ class FedMLH(fedavg.FedAvg):
   )
 
   client_optimizer: str = 'adam'
-  hash_tables: int = hp.field(
-    4, 'R, the number of tables that labels are hashed into', least=1, most=1024
-  )
-  hash_buckets: int = hp.field(1000, 'B, the number of buckets of each table', least=1)
+  hash_tables: int = hp.field(4, 'R, the number of hash tables of labels', least=1, most=1024)
+  hash_buckets: int = hp.field(1000, 'B, the number of buckets of each hash table', least=1)
   bucket_score: str = hp.field(
     'logsigmoid',
     "how to compute the score of a label from its buckets. 'logsigmoid': the mean log"

@@ -42,7 +42,7 @@ class FedRep(fedbabu.FedBABU):
   head_epochs: int = hp.field(
     10,
     "number of passes over a client's examples that train the client's own class rows, before"
-    ' other passes train the encoder; 0: FedBABU',
+    ' other passes train the encoder; 0: the algorithm is FedBABU',
     least=0,
     most=1000,
   )

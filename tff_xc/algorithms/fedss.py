@@ -284,8 +284,8 @@ class Centralized(base.Server):
   )
   loss_margin: float = hp.field(
     1.0,
-    'nu of the contrastive loss. Another class row adds nothing to the loss if it is farther than'
-    ' nu from the embedding',
+    'nu of the contrastive loss. The row of another class adds nothing to the loss if its'
+    ' distance to the embedding is larger than nu',
     above=0,
     most=2,
     **_CONTRASTIVE,

@@ -83,7 +83,7 @@ class Privacy(option.Option):
   dp_clip_quantile: float = hp.field(
     0.0,
     "if positive, adapt the clipping norm privately to this quantile of the norms of the clients'"
-    ' updates. The noise of a round then takes a pass over all rows',
+    ' updates. Adding the noise then takes a pass over all rows in each round',
     least=0,
     below=1,
     of='dp',
