@@ -72,10 +72,10 @@ def _pairs(users, items, is_train, age: int, n: int) -> scipy.sparse.csr_matrix:
 
 
 def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
-  """Returns int [e], the rank of each label, from 0.
+  """Returns the rank of each label among all items, from 0, int [e].
 
-  Items are ranked by the sum of `counts` over the `recent` newest items of the example.
-  Ties go to the item with the lower `order` int [n].
+  The score of an item is the sum of its `counts` after the example's `recent` newest items,
+  with the weights 1, 1/2, 1/3 and so on. Ties go to the item with the lower `order` int [n].
   """
   newest = before._replace(starts=np.maximum(before.starts, before.stops - recent))
   ranks = [np.zeros(0, np.int64)]

@@ -42,7 +42,7 @@ _AUTHOR = 'by William Shakespeare'
 _LAST_LINE = 124_195
 _SPEAKER = re.compile(r'  ([a-zA-Z][a-zA-Z ]*)\. (.*)')
 _MORE = re.compile(r'    (.*)')
-# This play is indented less than the others.
+# The lines of this play are indented less than the lines of other plays.
 _FLAT_PLAY = 'THE COMEDY OF ERRORS'
 _FLAT_SPEAKER = re.compile(r'([a-zA-Z][a-zA-Z ]*)\. (.*)')
 _FLAT_MORE = re.compile(r'(.*)')
@@ -215,7 +215,7 @@ def _speakers(lines: list[str], flat: bool) -> dict[str, list[str]]:
   for line in lines:
     if match := begin.match(line):
       name = match[1].upper()
-      # In the flat play, headings look like speakers.
+      # In `_FLAT_PLAY`, the headings of acts look like speakers.
       current = None if flat and name.startswith('ACT ') else name
       if current:
         speakers.setdefault(current, []).append(match[2])

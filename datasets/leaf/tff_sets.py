@@ -178,7 +178,7 @@ def _damage(path: pathlib.Path) -> Iterator[None]:
     yield
   except (errors.InputError, MemoryError):
     raise
-  except Exception as e:  # Readers raise almost anything.
+  except Exception as e:  # The readers raise errors of almost any type.
     reason = str(e).splitlines()[0].split(' [Op:')[0]
     raise errors.InputError(
       f'{path} is damaged or has another form ({reason}); download it again'

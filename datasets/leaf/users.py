@@ -49,7 +49,7 @@ def put(
 ) -> dict[str, np.ndarray]:
   """Returns the fields of `Users` as arrays.
 
-  If `starts` is None, each user's first example comes after the last one of the user before.
+  If `starts` is None, each user's examples directly follow the previous user's examples.
   """
   if not sum(sizes):
     raise errors.InputError(f'{path}: there are no examples of any user; get the file again')

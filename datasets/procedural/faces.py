@@ -1,4 +1,4 @@
-"""Synthetic portraits with the shapes of LEAF's CelebA. The label is whether a person smiles.
+"""Synthetic portraits, similar to LEAF's CelebA. The label is whether a person smiles.
 
 Nothing is stored or downloaded. The seed determines the looks of each celebrity, and the
 pose, light and background of each photograph. The label largely determines how the mouth
@@ -112,9 +112,9 @@ def draw_faces(person: np.ndarray, photograph: np.ndarray, smiling: np.ndarray) 
 
 
 def _ranges(key: np.ndarray) -> Callable:
-  """Returns a function that samples the next number between two bounds for each key.
+  """Returns a function that samples a number between two bounds for each key, uint64 [B].
 
-  `key` is uint64 [B], and each call of the function returns [B, 1, 1].
+  Each call of the function returns new numbers, [B, 1, 1].
   """
   numbers = iter(glyph_strokes.uniforms(key, _NUMBERS).T[..., None, None])
   return lambda low=0.0, high=1.0: low + (high - low) * next(numbers)
@@ -132,7 +132,7 @@ def _muted(draw: Callable) -> np.ndarray:
 
 
 def _chosen(draw: Callable, palette: np.ndarray, most=None) -> np.ndarray:
-  """Samples one of the first `most` colours of a palette, [B, 3]; None: one of all colours."""
+  """Samples a colour of a palette, [B, 3]. `most` limits the choice to the first colours."""
   most = len(palette) if most is None else most
   return palette[(draw()[:, 0] * most)[:, 0].astype(np.int64)]
 

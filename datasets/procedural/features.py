@@ -2,8 +2,8 @@
 
 An example is the sum of four normal random vectors: the center of its group of similar
 classes, the offset of its class, the offset of its client, and noise. If there are no groups
-of classes, the first vector is missing. The number of classes and clients is free. The
-module assigns classes and examples to clients like `glyphs`.
+of classes, the first vector is missing. A data set may have any number of classes and
+clients. The module assigns classes and examples to clients like `glyphs`.
 """
 
 import dataclasses

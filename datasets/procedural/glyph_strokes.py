@@ -143,7 +143,7 @@ def program(
   bend = np.sign(bend) * (0.35 + 0.35 * np.abs(bend))
   along = last - first
   across = np.stack([-along[..., 1], along[..., 0]], axis=-1) * bend[..., None]
-  # [kinds, 2 inner points, (along, across)]
+  # `_INNER` has the shape [kinds, 2 inner points, (along, across)].
   inner = _INNER[kind][..., None, :]
   inner = inner[..., 0] * along[:, :, None] + inner[..., 1] * across[:, :, None]
   control = np.stack([first, first + inner[:, :, 0], first + inner[:, :, 1], last], axis=2)
@@ -173,7 +173,7 @@ def _ink(edges, present, pen, size):
     np.square(distance, out=distance)
     np.negative(distance, out=distance)
     gauss.append(np.exp(distance, out=distance))
-  rows, columns = gauss  # each [B, size, points]
+  rows, columns = gauss  # Both have the shape [B, size, points].
   rows *= weights[:, None]
   dark = rows @ columns.transpose(0, 2, 1)
   # At half the height, the slope −d/dr exp(−r²/2s²) is 0.59 / s. A factor below 1 would
@@ -187,7 +187,8 @@ def _bases() -> np.ndarray:
   """Returns the weights of 4 control points along a stroke, float32 [kinds, points, 4]."""
   t = np.linspace(0, 1, _SEGMENTS + 1)
   r, zero = 1 - t, np.zeros_like(t)
-  to, fro = np.maximum(2 * t - 1, 0), np.maximum(1 - 2 * t, 0)  # by halves
+  # `to` is 0 in the first half of the points, and `fro` is 0 in the second half.
+  to, fro = np.maximum(2 * t - 1, 0), np.maximum(1 - 2 * t, 0)
   cos, sin = np.cos(2 * np.pi * t), np.sin(2 * np.pi * t)
   # The first half of the points draws an eyelet beyond the start. The second half draws the
   # line.

@@ -349,7 +349,7 @@ def _by_shares(options: Options, random: np.random.Generator, k: int) -> np.ndar
 
 
 def _by_dirichlet(options: Options) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the labels of all clients, one client after another, int32 [N], and offsets.
+  """Returns the labels of all clients, client by client, int32 [N], and the clients' offsets.
 
   Uses the split rule of `launch.make_splits dirichlet --size_deviation` on classes of equal
   sizes. The rule fills one client after another (Hsu, Qi and Brown, ECCV 2020, appendix

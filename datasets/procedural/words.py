@@ -257,6 +257,6 @@ def _below(key: np.ndarray, limit) -> np.ndarray:
 
 
 def _chunks(numbers: np.ndarray) -> Iterator[np.ndarray]:
-  """Yields the numbers in chunks; if there are none, yields one empty chunk."""
+  """Yields the numbers in chunks. If there are no numbers, yields one empty chunk."""
   for start in range(0, max(len(numbers), 1), _CHUNK):
     yield numbers[start : start + _CHUNK]

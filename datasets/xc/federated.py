@@ -182,7 +182,7 @@ def read_own(
   test_fraction: float = 0.0,
   seed: int = 0,
 ) -> tuple[Part, Part | None]:
-  """Reads training examples and test examples from files of the form `examples` (`text`).
+  """Reads training and test examples from files in the format `examples` of `xc.text`.
 
   If `test_file` is '', `test_fraction` of the training examples become the test examples,
   sampled with `seed`. The test examples are None if `test_fraction` is 0, too. Raises

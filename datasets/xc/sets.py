@@ -43,8 +43,8 @@ class KnownSet(NamedTuple):
   """A data set of the repository."""
 
   counts: Counts  # The counts of the version that the papers use.
-  # The names of its folder, in upper or lower case. The names of its files begin with one of
-  # these names.
+  # The possible names of the data set's folder, in upper or lower case. The names of its
+  # files begin with one of these names.
   names: tuple[str, ...]
   # The constants a and b of the propensities. The KDD 2016 paper fits a and b on Wikipedia
   # (0.5, 0.4) and Amazon (0.6, 2.6), and uses the mean for other data sets. Published values

@@ -1,8 +1,8 @@
 """Reads the text files of the Extreme Classification Repository.
 
-There are three file formats. Each has a header and then a line per example. N is the number
-of examples, D of features and L of labels. Labels l and features f are numbers from 0, and v
-is a feature's value.
+There are three file formats. Each has a header and then a line per example. N, D and L are
+the numbers of examples, features and labels. Labels l and features f are numbers from 0, and
+v is the value of a feature.
 
 examples  header `N D L`, lines `l1,l2 f:v f:v`; the line of an example without
           labels starts with a space
@@ -44,7 +44,7 @@ _INFINITE = 2.0**128 - 2.0**103  # float32 rounds this number and larger ones to
 
 
 class Table(NamedTuple):
-  """A file's content. If the file has no features or no labels, the matrix is None.
+  """A file's content. `features` or `labels` is None if the file does not contain them.
 
   Column indices are int32, sorted and distinct within a row. A feature with the value 0 in
   the file is an explicit zero. The entries of an example's labels are True.
@@ -220,7 +220,7 @@ def _numbers(text: bytes) -> np.ndarray:
 def _matrix(
   ids: np.ndarray, values: np.ndarray, counts: list[int], num_columns: int
 ) -> scipy.sparse.csr_matrix | None:
-  """Returns a matrix whose rows have `counts` entries, or None if a column is too large."""
+  """Returns a matrix whose rows have `counts` entries, or None if a column index is too large."""
   if ids.max(initial=-1) >= num_columns:
     return None
   ends = np.cumsum([0, *counts], dtype=np.int32)
