@@ -93,7 +93,7 @@ def test_equal_negatives_of_clients_of_one_class_are_m():
     a, b = (draws.held_rows(y, seed) for draws in (plain, equal))
     tf.nest.map_structure(np.testing.assert_array_equal, a, b)
     assert a.mask.numpy().sum() == 5
-    # The same holds if a client may have more classes.
+    # There are also 5 rows if a client may have more classes.
     several = request.OwnAndSampled(N, 3, 4, equal_negatives=True)
     assert several.held_rows(y, seed).mask.numpy().sum() == 5
 

@@ -93,7 +93,7 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, monkeypatch):
   def no_memory(*_, **__):
     raise MemoryError
 
-  monkeypatch.setattr(np, 'load', no_memory)  # This error is not the fault of a file.
+  monkeypatch.setattr(np, 'load', no_memory)  # The error is not the fault of a file.
   with pytest.raises(errors.InputError, match=r'MemoryError.*mend'):
     states.of(3)
 
@@ -138,7 +138,7 @@ def test_without_a_damaged_file_the_checkpoint_before_is_taken(tmp_path):
     run('run', 10)
   [file] = re.findall(r'state, (.*?), cannot', str(e.value))
   del e
-  gc.collect()  # The failed run still has its lock.
+  gc.collect()  # Release the lock of the failed run.
   pathlib.Path(file).rename(tmp_path / 'away.npz')
   run('run', 10)
   assert doubling.rows(tmp_path / 'run') == doubling.rows(tmp_path / 'whole')

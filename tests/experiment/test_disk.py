@@ -124,7 +124,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_later(disk, whole, monk
   assert not (path / run_files.SUMMARY).exists()
   # While the disk is full, the same command fails with the same error.
   e = None
-  gc.collect()  # The failed run still has its lock.
+  gc.collect()  # Release the lock of the failed run.
   with pytest.raises(errors.InputError, match='No space left on device'):
     run(path, rounds)
   gc.collect()

@@ -159,7 +159,7 @@ def test_a_run_that_stops_goes_on_from_there(
     doubling.run(tmp_path / 'cut', **stopped)
   assert told in capsys.readouterr().err + str(e and e.value)
   del e, expected
-  gc.collect()  # The failed run still has its lock.
+  gc.collect()  # Release the lock of the failed run.
   monkeypatch.setattr(interrupts, '_received', 0)
   doubling.run(tmp_path / 'cut', process=doubling.At(again, interrupted))
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
@@ -179,7 +179,7 @@ def test_a_round_whose_row_is_not_written_is_not_done(tmp_path, monkeypatch):
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
     patched.setattr(run_directory.RunDirectory, 'release', until_round_5)
     doubling.run(tmp_path / 'cut')
-  gc.collect()  # The stopped run still has its lock.
+  gc.collect()  # Release the lock of the stopped run.
   doubling.run(tmp_path / 'cut')
   assert doubling.rows(tmp_path / 'cut') == doubling.rows(tmp_path / 'whole')
 

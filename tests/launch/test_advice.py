@@ -10,7 +10,7 @@ from tff_xc.algorithms import registry
 
 @pytest.mark.parametrize('measured', advice.MEASURED, ids=lambda m: m.name)
 def test_recommended_methods_are_among_the_highest(measured):
-  """They are at most two points, or both standard deviations, behind the best."""
+  """A recommended method is at most two points, or both standard deviations, behind the best."""
   use = advice.rule_for(measured.facts).use
   scores = measured.scores()
   known = [name for name in use if name in scores]

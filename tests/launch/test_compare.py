@@ -246,7 +246,7 @@ def test_a_reference_that_cannot_be_drawn_leaves_nothing(tmp_path, out):
   with pytest.raises(errors.InputError, match='no reference for top1'):
     compare.compare(runs, out, relative_to=whole)
   assert not out.exists()
-  # For the given score, this is possible.
+  # The reference has a score map@10, so pictures of this score can be drawn.
   compare.compare(runs, out, 'map@10', relative_to=whole)
   assert (out / 'compare.png').exists()
 

@@ -45,7 +45,7 @@ def equal(a, b):
 
 @pytest.mark.slow
 def test_the_weights_are_those_that_are_evaluated(here, rounds):
-  """This includes class rows with delayed momentum updates, as in FedSS."""
+  """The weights include class rows with delayed momentum updates, as in FedSS."""
   changes = {'server_optimizer': 'sgd', 'server_momentum': 0.9, 'rounds': 4}
   config = configuration.resolve('glyphs', 'fedss', {**_GLYPHS, **changes})
   experiment.assemble({**config, 'checkpoint_every': 1}).run('run')

@@ -277,7 +277,7 @@ def test_the_best_are_those_of_a_sort_and_ties_go_to_the_lower_label(n, k):
   # A label without a finite score is never returned.
   scores[:, 1] = np.nan
   scores[3:, 2] = -np.inf
-  scores[130:, 3] = np.nan  # This includes the group of labels 128 and 129.
+  scores[130:, 3] = np.nan  # The range includes the group of labels 128 and 129.
   found = evaluation.top_labels(tf.constant(scores), k)
   assert found.dtype == np.int32
   np.testing.assert_array_equal(found, best_of_each(scores, k))

@@ -144,7 +144,7 @@ def test_own_rows_move_against_the_others():
   own = np.arange(30) < 3
   assert leakage.auc(leakage.by_direction(moved), own) == 1
   assert leakage.auc(leakage.by_size(moved), own) == 1
-  # The same holds if most rows are the client's own rows.
+  # The AUC is also 1 if most rows are the client's own rows.
   moved[:20] = -4 * common + 0.1 * random.normal(size=[20, 8])
   own = np.arange(30) < 20
   assert leakage.auc(leakage.by_direction(moved), own) == 1

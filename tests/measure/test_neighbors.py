@@ -13,7 +13,7 @@ def naive(queries, points, k):
 
 @pytest.mark.parametrize('spread', [1.0, 1e-4])
 def test_exact_neighbours_are_those_of_a_sort(spread):
-  """This includes a network that has collapsed, so that all its embeddings are nearly equal."""
+  """Also tests a network that has collapsed, so that all its embeddings are nearly equal."""
   random = np.random.default_rng(0)
   centre = random.normal(size=6)
   points = neighbors.unit(centre + spread * random.normal(size=[400, 6]))

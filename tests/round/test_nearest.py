@@ -82,7 +82,7 @@ def test_no_file_of_autograph_is_written(monkeypatch):
 def masks(rows, k):
   """Returns the joined results of all strips."""
 
-  # TFF traces without autograph, too. Its conversion would take seconds.
+  # TFF traces without autograph, too. Autograph's conversion would take seconds.
   @functools.partial(tf.function, autograph=False)
   def find(rows):
     strips = nearest.similarities(rows)

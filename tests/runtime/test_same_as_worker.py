@@ -89,7 +89,7 @@ _CHANGED = [
   # FedMLH hashes classes, and FedBABU and FedRep freeze their own weights.
   if name not in ('fedmlh', 'fedbabu', 'fedrep') or 'trainable' not in changes
   if changes is not _RATES or name in ('fedss', 'centralized')
-  # These algorithms refuse the option.
+  # These algorithms refuse differential privacy.
   if 'dp' not in changes or name not in ('turbosvm', 'scaffold', 'fednova', 'fedproto')
   if name != 'fedvc' or changes.get('dp') != 'central'
   if 'dp_rows' not in changes or name in ('fedss', 'fedaws', 'posonly')

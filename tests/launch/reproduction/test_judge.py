@@ -337,7 +337,8 @@ def test_every_claim_of_the_paper_must_hold(high, least, verdict):
   assert found.orders[-1].says.startswith('Ahead (abstract)')
   # The title of the picture.
   assert judge.finding(found) == ('Ahead' if verdict == VERDICTS.SHAPE else '')
-  # The same holds if all values equal the published values. The claim has no published number.
+  # The claim has no published number. It decides the verdict even if all other values equal the
+  # published values.
   claim = table.Claim('Behind (abstract)', 'top1', 'a', 'b', -20)
   for least, verdict in ((-21, VERDICTS.REPRODUCED), (-19, VERDICTS.NOT)):
     both = (claim._replace(least=least),)

@@ -69,7 +69,7 @@ def test_statistics_of_classes_and_label_sets():
       propensity=sparse.Propensity(sets.sum(axis=0), 6),
     )
   )
-  assert found[data.EXAMPLES] == 6  # This includes examples without a client.
+  assert found[data.EXAMPLES] == 6  # The number includes examples without a client.
   assert found[data.LABELS] == pytest.approx(8 / 6)
   assert (found[data.POSITIVES], found[data.FEATURES]) == (2, 9)
   assert found[data.HELD] == 2.5

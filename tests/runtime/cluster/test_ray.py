@@ -121,7 +121,7 @@ def test_a_run_with_a_killed_worker_has_the_numbers_of_one_process(tmp_path):
   assert error.count(' was lost (') == 1 and 'Traceback' not in error
   same = found.drop(columns=OWN).assign(seconds=expected['seconds'])
   assert same.equals(expected)
-  # The same with workers that generate the procedural data themselves.
+  # Workers that generate the procedural data themselves compute the same.
   own = {'TFF_XC_WORKER_DATA_DIR': str(tmp_path)}
   assert ended(train(tmp_path / 'own', '--rounds=6', *ON_WORKERS, **own))[0] == 0
   found_own = metrics(tmp_path / 'own')
