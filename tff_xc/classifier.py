@@ -51,6 +51,8 @@ class EmbeddingClassifier:
   )
 
   def __post_init__(self):
+    # A NumPy integer would make TensorFlow computations on row ids int64.
+    object.__setattr__(self, 'num_classes', int(self.num_classes))
     if self.encoder.targets and not self.encoder.tied:
       raise ValueError('an encoder of sequences of classes is tied to their rows')
     for name, table in self.encoder.tied.items():

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests import tiny
 from tests.algorithms import numpy_fedss
-from tff_xc import errors
+from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedss
 from tff_xc.round import local_training, losses, process as process_lib, randomness, request
 
@@ -190,3 +190,13 @@ def test_the_rounds_metrics_are_means_over_the_cohort():
 def test_as_many_negatives_as_classes_is_refused():
   with pytest.raises(errors.InputError, match=r'--negatives=12.*fullsoftmax'):
     fedss.build_fedss(model=tiny.model(N), max_positives=4, negatives=N)
+
+
+def test_the_number_of_classes_may_be_a_numpy_integer():
+  model = classifier.EmbeddingClassifier(tiny.linear_encoder(), heads.CosineHead(4.0), np.int64(6))
+  algorithm = fedss.FedSS(negatives=3).algorithm(model, max_positives=4)
+  seed = randomness.client_seed(
+    randomness.round_seed(tf.constant([0, 0]), 0), tf.constant(1, tf.int64), 0
+  )
+  held = algorithm.tables[0].request.held_rows(tf.constant([0, 1, 2, 5]), seed)
+  assert {*held.ids.numpy()} == {*range(6)}

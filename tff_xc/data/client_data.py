@@ -219,6 +219,8 @@ class FederatedDataset:
   baselines: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
+    # A NumPy integer, such as y.max() + 1, would make TensorFlow computations int64.
+    object.__setattr__(self, 'num_classes', int(self.num_classes))
     owners, labels = self.train.owned_labels()
     bad = np.flatnonzero((labels < 0) | (labels >= self.num_classes))
     if len(bad):
