@@ -18,7 +18,7 @@ import numpy as np
 from datasets import items, photographs as images
 from datasets.examples import Block
 from datasets.leaf import shakespeare
-from datasets.readers import images as store_lib, rows, tables, zipped
+from datasets.readers import arrays, images as store_lib, rows, tables, zipped
 from datasets.xc import text
 from tff_xc import errors
 from tff_xc.data import description as description_lib
@@ -29,7 +29,7 @@ _HISTORIES = 'histories'
 # For each kind of input, the noun for an example and the files that a model takes.
 _KINDS = {
   description_lib.IMAGES: ('image', 'images: a folder, a .tar, a .zip, or single files'),
-  description_lib.ROWS: ('row', f'rows of numbers: {", ".join(tables.FORMS)}'),
+  description_lib.ROWS: ('row', f'rows of numbers: {", ".join(tables.FORMS)}, or a .npz with x'),
   description_lib.SPARSE: ('line', 'sparse text: lines of feature:value'),
   description_lib.CHARACTERS: ('line', 'text: lines of characters'),
   _HISTORIES: ('user', f'a table of users and their items: {", ".join(tables.FORMS)}'),
@@ -87,7 +87,13 @@ def read(
       most_seen = max(int(np.bincount(each.users).max(initial=0)) for each in found)
     parts = [items.blocks(each, description, size) for each in found]
   elif kind == description_lib.ROWS:
-    parts = [rows.blocks(path, description, size, label_column) for path in paths]
+    [width] = description.shape
+    parts = [
+      arrays.blocks(path, width, size)
+      if _is_arrays(path)
+      else rows.blocks(path, description, size, label_column)
+      for path in paths
+    ]
   else:
     read_one = text.blocks if kind == description_lib.SPARSE else shakespeare.blocks
     parts = [read_one(path, description, size) for path in paths]
@@ -106,6 +112,10 @@ def read(
   return Inputs(noun, count, blocks(), most_seen=most_seen)
 
 
+def _is_arrays(path: str) -> bool:
+  return path.lower().endswith('.npz')
+
+
 def _check_kind(path: str, wanted: str) -> None:
   """Raises InputError if a path does not exist or looks like another model's input."""
   is_folder = os.path.isdir(path)
@@ -116,9 +126,10 @@ def _check_kind(path: str, wanted: str) -> None:
     fits = wanted == description_lib.IMAGES
   elif tables.form(path):
     fits = wanted in (description_lib.ROWS, _HISTORIES)
-  else:  # For .npz arrays, users can export the model (`launch.export`) and use Python.
-    is_text = wanted in (description_lib.SPARSE, description_lib.CHARACTERS)
-    fits = is_text and not name.endswith('.npz')
+  elif _is_arrays(path):
+    fits = wanted == description_lib.ROWS
+  else:
+    fits = wanted in (description_lib.SPARSE, description_lib.CHARACTERS)
   if not fits:
     raise errors.InputError(f'{path} is no input of this model, which takes {_KINDS[wanted][1]}')
 

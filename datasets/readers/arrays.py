@@ -14,7 +14,7 @@ np.savez_compressed('mine.npz', x=x, y=y, client=client)
 
 import dataclasses
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import numpy as np
 
@@ -157,22 +157,38 @@ def read_features(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Reads rows of finite numbers with `read_checked`; raises InputError for other arrays."""
   arrays = read_checked(path)
   for part in present(arrays):
-    x, what = arrays[f'{part}x'], f'{path}: {part}x'
-    if x.ndim != 2 or not x.shape[1] or x.dtype.kind not in 'fiub':
-      raise errors.InputError(
-        f'{what} is {x.dtype} {list(x.shape)}; expected numbers [N, D], a row of D'
-        ' features for each example; images are --task=images'
-      )
-    for start in range(0, len(x), ROWS):
-      block = x[start : start + ROWS].astype(np.float64)
-      bad = np.argwhere(~(np.abs(block) <= np.finfo(np.float32).max))
-      if len(bad):
-        row, column = bad[0]
-        raise errors.InputError(
-          f'{what}[{start + row}, {column}] is {block[row, column]}; expected'
-          ' finite numbers: mend it, or leave the row out'
-        )
+    _check_features(f'{path}: {part}x', arrays[f'{part}x'])
   return arrays
+
+
+def _check_features(what: str, x: np.ndarray) -> None:
+  """Raises InputError unless `x`, which errors call `what`, has finite numbers [N, D]."""
+  if x.ndim != 2 or not x.shape[1] or x.dtype.kind not in 'fiub':
+    raise errors.InputError(
+      f'{what} is {x.dtype} {list(x.shape)}; expected numbers [N, D], a row of D'
+      ' features for each example; images are --task=images'
+    )
+  for start in range(0, len(x), ROWS):
+    block = x[start : start + ROWS].astype(np.float64)
+    bad = np.argwhere(~(np.abs(block) <= np.finfo(np.float32).max))
+    if len(bad):
+      row, column = bad[0]
+      raise errors.InputError(
+        f'{what}[{start + row}, {column}] is {block[row, column]}; expected'
+        ' finite numbers: mend it, or leave the row out'
+      )
+
+
+def blocks(path: str | os.PathLike, width: int, size: int) -> Iterator[examples_lib.Block]:
+  """Yields the rows x [N, `width`] for a trained model; the file needs no other array."""
+  x = read(path, ('x',)).get('x', np.empty(0))
+  _check_features(f'{path}: x', x)
+  if x.shape[1] != width:
+    raise errors.InputError(f'{path} has {x.shape[1]} features, and the model takes {width}')
+  for start in range(0, len(x), size):
+    rows = x[start : start + size].astype(np.float64)
+    names = [str(index) for index in range(start, start + len(rows))]
+    yield examples_lib.Block(names, (rows,), labels=None)
 
 
 def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:

@@ -109,6 +109,13 @@ def test_a_table_has_the_scores_of_its_test(here):
     labelled = rows_of('p.csv')[1]
   assert run_on('unlabelled.parquet') == {}
   assert [row[1:] for row in rows_of('p.csv')[1]] == [r[1:] for r in labelled]
+  np.savez('rows.npz', x=test[['a', 'b', 'c']].to_numpy(float))
+  assert run_on('rows.npz') == {}
+  assert [row[1:] for row in rows_of('p.csv')[1]] == [r[1:] for r in labelled]
+  for wrong, word in ((np.zeros([3, 1]), 'features'), (np.full([3, 2], np.nan), 'finite')):
+    np.savez('wrong.npz', x=wrong)
+    with pytest.raises(errors.InputError, match=word):
+      run_on('wrong.npz')
   assert run_on('items.csv').keys() == scores.keys()
   run_on('test.csv', 'test.jsonl')
   names = [row[0] for row in rows_of('p.csv')[1]]
