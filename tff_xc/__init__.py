@@ -1,7 +1,7 @@
 """Federated extreme classification on TensorFlow Federated.
 
-Importing this package is fast; only its modules import TensorFlow and TFF. The import
-switches on TensorFlow's oneDNN kernels, unless the environment variable
+Importing this package is fast; only its modules import TensorFlow and TFF. Importing the
+package also switches on TensorFlow's oneDNN kernels, unless the environment variable
 TF_ENABLE_ONEDNN_OPTS is already set. By default TensorFlow uses these kernels only on
 processors with AVX-512 VNNI or similar instructions. Without the kernels, training takes
 up to 2.5 times as long.
@@ -59,7 +59,7 @@ def _check_packages() -> None:
 _check_packages()
 
 ONEDNN = 'TF_ENABLE_ONEDNN_OPTS'  # TensorFlow reads this variable during its import.
-# The value that the user has set, or None.
+# The variable's value before this module sets it, or None.
 ONEDNN_GIVEN = os.environ.get(ONEDNN)
 os.environ.setdefault(ONEDNN, '1')
 

@@ -41,7 +41,7 @@ def _packages() -> dict[str, str]:
   return versions
 
 
-@functools.cache  # Modules may already be imported when their files change later.
+@functools.cache  # A file may change after its module was imported.
 def sources() -> dict[str, str]:
   """Returns a checksum of the source files of each package of this repository.
 

@@ -38,7 +38,7 @@ class Head(Protocol):
     """
 
   def scoring_rows(self, table: tf.Tensor):
-    """Returns (rows [n, d], bias [n] or None) that rank labels, or None.
+    """Returns (rows [n, d], bias [n] or None) that rank labels, or None for other heads.
 
     For any embedding e, the order of the numbers e . rows + bias is the head's order of
     labels. A head whose scores have another form returns None and has a method
@@ -150,7 +150,8 @@ class PrototypeHead(_OneRowPerLabel):
 
 
 SCORES = ('logsigmoid', 'logit', 'median')
-_MOST_ORDERED = 64  # The most tables for a median, whose time grows with their square.
+# The most tables for the score 'median'. Its time grows with the square of their number.
+_MOST_ORDERED = 64
 
 
 @dataclasses.dataclass(frozen=True)

@@ -123,10 +123,11 @@ def _remove_placeholders() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-  """Finds the modules of `_IMPORTERS`, and placeholders while one of them is imported.
+  """Finds the modules of `_IMPORTERS`, and placeholders for the modules of `_DEFERRED`.
 
-  If another thread imports a deferred module at the same time, the thread also gets a
-  placeholder, which works like the module.
+  It finds placeholders only while a module of `_IMPORTERS` is being imported. If another thread
+  imports a deferred module at the same time, the thread also gets a placeholder, which works
+  like the module.
   """
 
   def __init__(self):

@@ -51,10 +51,10 @@ def require(needed: int, what: str, advice: str) -> None:
 
 
 def require_unpacked(unpacked: int, packed: int, what: str, advice: str) -> None:
-  """Raises InputError if twice the `unpacked` bytes would not fit the free memory.
+  """Raises InputError if the `unpacked` bytes and a copy would not fit the free memory.
 
-  The second half is for a copy. Also raises InputError if the unpacked content is
-  implausibly large for a file of `packed` bytes.
+  Also raises InputError if the unpacked content is implausibly large for a file of `packed`
+  bytes.
   """
   require(2 * unpacked, f'{what}, with a copy,', advice)
   if unpacked > _LARGE and unpacked > _MOST_TIMES * packed:

@@ -72,7 +72,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
 
   @functools.cached_property
   def largest_label_set(self) -> int:
-    """The largest number of distinct classes of any client; InputError if there are none."""
+    """The largest number of distinct classes of any client; InputError without examples."""
     owners, labels = self.owned_labels()
     if not len(labels):
       raise errors.InputError('no client has any examples; give clients with labelled examples')
@@ -111,7 +111,7 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def _largest_set(self, bounds: np.ndarray, with_labels: bool = False) -> int:
     """Returns the largest number of distinct features (and labels) of any client.
 
-    `bounds`, int [K], has an upper limit for the number of each client.
+    `bounds`, int [K], has an upper bound of this number for each client.
     """
     largest = 1
     for client in np.argsort(-bounds, kind='stable'):
@@ -137,8 +137,8 @@ class PartitionedClientData(tff.simulation.datasets.ClientData):
   def serializable_dataset_fn(self) -> Callable[[str], tf.data.Dataset]:
     """A traceable function from a client's id to its data set.
 
-    The function calls Python code of this process. It therefore works with `tf.data` here,
-    but not in TFF's worker process.
+    The function calls Python code of this process. It therefore works with `tf.data` in this
+    process, but not in TFF's worker process.
     """
     none = self._tensors(np.zeros(0, np.int64))
 
@@ -182,8 +182,8 @@ class Unseen(NamedTuple):
   held_out: partition_lib.Partition  # Examples on which a client is scored.
 
 
-# If there are at least this many times as many class numbers as classes that occur, the
-# numbering is probably wrong.
+# If there are at least this many class numbers for each class that occurs, the numbering is
+# probably wrong.
 _GAPS = 10
 
 

@@ -43,8 +43,9 @@ class Description:
       Sparse features: `num_features` is the number of features of raw examples. `hashed`
       says whether feature ids are hashed to `shape` (`data.hashing`). Histories of items
       have three more keys. `history` is the number of latest items that are features.
-      `leave_out_seen` says whether repeats are dropped and items of the history are never
-      predicted. `columns` has the names of the table's columns by 'user', 'item' and 'time'.
+      `leave_out_seen` says whether repeated items are dropped and items of the history are
+      never predicted. `columns` has the names of the table's columns by 'user', 'item' and
+      'time'.
       Characters: an example contains indices into `alphabet`. A character that is not in
       the alphabet counts as a space.
   """

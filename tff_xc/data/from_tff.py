@@ -31,8 +31,8 @@ def as_client_data(
 
   Args:
     source: `tff.simulation.datasets.ClientData`, or one data set for each client.
-    ids: the clients to read, in this order. For a list of data sets, the clients' ids
-      (default: the positions in the list).
+    ids: the clients to read, in this order (default: all). For a list of data sets, the
+      clients' ids (default: the positions in the list).
     x: the key of the examples if elements are mappings.
     y: the key of the labels if elements are mappings.
 

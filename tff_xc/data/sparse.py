@@ -1,7 +1,7 @@
 """Sparse examples as tensors: bags of weighted features, and sets of labels.
 
-Outside tensors, sparse examples are `scipy.sparse.csr_matrix`. Both use the compressed
-row format: the entries of example i are at row_splits[i]:row_splits[i + 1].
+Outside tensors, sparse examples are `scipy.sparse.csr_matrix`. Tensors and matrices use the
+compressed row format: the entries of example i are at row_splits[i]:row_splits[i + 1].
 """
 
 from typing import NamedTuple
@@ -33,8 +33,8 @@ class Propensity(NamedTuple):
   a and b are (0.55, 1.5) except on Wikipedia (0.5, 0.4) and Amazon (0.6, 2.6).
   """
 
-  label_counts: np.ndarray  # int64 [n], N_l, training examples with label l.
-  num_examples: int  # N, training examples.
+  label_counts: np.ndarray  # int64 [n], N_l, the number of training examples with label l.
+  num_examples: int  # N, the number of training examples.
   a: float = 0.55
   b: float = 1.5
 

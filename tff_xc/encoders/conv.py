@@ -1,4 +1,4 @@
-"""A small convolutional encoder for handwriting, 28x28 to a few hundred pixels.
+"""A small convolutional encoder for images of handwriting, 28 to a few hundred pixels wide.
 
 The encoder has four 3x3 convolutions, each followed by GroupNorm and ReLU, and a dense
 layer that computes the embedding. After each of the first three convolutions, 2x2 max

@@ -99,7 +99,7 @@ def count(x) -> tf.Tensor:
 
 
 def take(x, places: tf.Tensor):
-  """Returns the examples of x at `places`, int32 [B]; `count` describes x."""
+  """Returns the examples of x at `places`, int32 [B]; x is as in `count`."""
   if not isinstance(x, tuple):
     return tf.gather(x, places)
   _, *values = x

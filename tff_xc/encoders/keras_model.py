@@ -175,7 +175,7 @@ def _graph(model, example: tf.TensorSpec, training: bool, name: str):
   try:
     # Autograph is on, because layers may use Python's `if` and `while` on tensors.
     graph = tf.function(call).get_concrete_function(batch, tf.TensorSpec([2], tf.int32), *specs)
-  except Exception as e:  # Whatever a layer raises.
+  except Exception as e:  # A layer may raise any exception.
     raise errors.InputError(_why_untraced(e, name)) from e
   if assigned:
     raise errors.InputError(

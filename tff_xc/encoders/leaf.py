@@ -1,7 +1,9 @@
 """The encoders of the LEAF experiments (TurboSVM-FL, Tables 5 to 7).
 
-With a linear class layer, the networks have 6,603,710 parameters (FEMNIST, 62 classes),
-30,498 and 256 batch statistics (CelebA, 2 classes), and 819,920 (Shakespeare, 80 classes).
+The networks have these numbers of parameters, with a linear class layer:
+  FEMNIST, 62 classes: 6,603,710;
+  CelebA, 2 classes: 30,498, and 256 batch statistics;
+  Shakespeare, 80 classes: 819,920.
 Weights are initialized as in PyTorch.
 """
 

@@ -15,11 +15,11 @@ _AHEAD_CLIENTS, _AHEAD_BYTES = 4, 2**28
 
 
 class Ahead(contextlib.AbstractContextManager):
-  """A function from a round (counted from 0) to its cohort, which prefetches clients' values.
+  """Maps a round (counted from 0) to its cohort, and prefetches the values of its clients.
 
-  A thread reads the values of a cohort in order, and then the values of the next cohort. It
-  reads only a few clients ahead, and stops after the run's last round. Prefetching does not
-  change values.
+  The value of a client is its `ClientExamples`. A thread reads the values of a cohort in order,
+  and then the values of the next cohort. It reads only a few clients ahead, and stops after the
+  run's last round. Prefetching does not change values.
   """
 
   def __init__(self, cohorts: Callable[[int], cohort_lib.Cohort], rounds: int):

@@ -87,7 +87,8 @@ def with_rows(gaussians: Gaussians, head, table) -> Gaussians:
   """Returns the statistics with a count of 0 for classes that the head never predicts.
 
   FedProto never predicts a class without a prototype, and calibration does not create
-  prototypes. Virtual features of this class would only push the other prototypes away.
+  prototypes. Virtual features of a class without a prototype would only push the prototypes of
+  other classes away.
   """
   scored = head.scoring_rows(table)
   if scored is None or scored[1] is None:

@@ -134,8 +134,9 @@ class ClientStates:
   def _without(self, is_needless: Callable[[int, int], bool]) -> dict:
     """Removes files that no checkpoint needs. Returns `kept` without these files.
 
-    A client's last file always remains. `is_needless` decides about each other file. Its
-    arguments are the round of the file and the round of the same client's next file.
+    A client's last file always remains. For every earlier file of the client, `is_needless`
+    decides whether to remove it. The arguments are the round of the file and the round of the
+    same client's next file.
     """
     left = {}
     for client, rounds in self.kept.items():

@@ -51,8 +51,9 @@ def noise_multiplier(
 def _events(algorithm, dataset, seed):
   """Returns (`Sampling`, a function from a number of rounds to the number of noisy releases).
 
-  A noisy release is the noisy sum of a round. With local privacy, it is the noisy update of a
-  client, and the function counts the updates of the client that participates most often.
+  A noisy release is the noisy sum of a round. With local privacy, a noisy release is the noisy
+  update of a client. The function then counts the updates of the client that participates most
+  often.
   """
   if not algorithm.part('dp').local:
     if not hasattr(algorithm.sampling, 'participation'):

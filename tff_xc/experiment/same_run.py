@@ -44,7 +44,9 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
   found = run_files.read_config(file)
   wanted = json.loads(json.dumps(config))
   was, is_now = _settings(found), _settings(wanted)
-  if 'data' not in wanted:  # The defaults of unset settings depend on the data.
+  # Before the data are loaded, leave out the settings that the user did not set: a run lowers
+  # their defaults to fit the data.
+  if 'data' not in wanted:
     unset = dict.fromkeys(wanted.get(UNSET, ()))
     was, is_now = was | unset, is_now | unset
   if told := differences(was, is_now):

@@ -184,7 +184,8 @@ def _same(model, class_names, source: Source) -> np.ndarray:
 
   Classes match by name. Without any class names, classes match by number if both sides have
   equally many classes. If only one side has class names, no classes match. With a hashed
-  head, all rows match if both sides have the same classes. Otherwise no rows match.
+  head, all rows match if both sides have the same classes and equally many rows; if not, no
+  rows match.
   """
   here, there = class_names, source.class_names
   if here is None or there is None:

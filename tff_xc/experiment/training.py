@@ -211,7 +211,7 @@ def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> 
   if 'versions' not in config:
     config |= environment.describe()
   for part in algorithm.parts:
-    # `beside` may come from a file, and the user may change the file before resuming.
+    # `beside`, class probabilities, may come from a file that the user changes before resuming.
     if part.beside is not None:
       config[same_run.PROBABILITIES] = fingerprint.checksum([part.beside])
   return {

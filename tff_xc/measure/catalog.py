@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
   import pandas as pd
 
-# The values of k in metrics such as P@k, and in metrics such as hit@k that rank longer lists.
-# MAP@10 exists only with k = 10.
+# The values of k in metrics such as P@k. Metrics that rank longer lists, such as hit@k, have the
+# values of `_OF_LISTS`. MAP@10 exists only with k = 10.
 AT = (1, 3, 5)
 _OF_LISTS = (*AT, 10, 20)
 
@@ -24,7 +24,7 @@ class Metric(NamedTuple):
   heading: str  # The metric's name in tables and legends.
   meaning: str  # The metric's definition in one line.
   # The metric is computed from these parts of a data set or model: 'test', 'validation',
-  # 'retrieval', 'propensity', 'train', 'class rows', 'clients'. `ROUND` needs none.
+  # 'retrieval', 'propensity', 'train', 'class rows', 'clients'. Metrics of `ROUND` have none.
   needs: tuple[str, ...] = ()
   # 'fraction', which is printed in percent and may be negative for 'mcc'; 'distance' between
   # unit vectors, in [0, 2]; 'bytes', 'rows', 'examples', 'clients', 'batches', 'parameters',
@@ -97,8 +97,8 @@ _ROUND = """
 loss | loss | loss | lower
     mean training loss of the round's examples
 loss_largest | largest loss | loss | lower
-    mean training loss of the client with the largest one, among the clients whose
-    updates count (--largest_loss)
+    largest mean training loss of a client, among the clients whose updates count
+    (--largest_loss)
 local_accuracy | local top-1 | fraction | higher
     share of training examples whose class is ranked first among the received class
     rows, during local training
@@ -113,7 +113,7 @@ feature_rows | feature rows requested | rows | lower
 examples | examples | examples | neither
     number of training examples in the round
 clients | clients | clients | neither
-    number of clients that trained, with those whose updates were dropped
+    number of clients that trained, including clients whose updates were dropped
 clients_dropped | clients dropped | clients | lower
     number of clients whose updates were dropped because they were not finite
 clients_skipped | clients skipped | clients | neither

@@ -23,7 +23,7 @@ _RANKED_AT_ONCE = 2048
 # The most ranks in memory at once. To leave out the `seen` classes of an example (maybe
 # thousands), the search ranks as many additional classes.
 _RANKS = 2**22
-# Some metrics need these parts of a data set, and some data sets lack these parts.
+# Parts of a data set that some metrics need. A data set may lack any of them.
 _OF_DATA = ('test', 'validation', 'retrieval', 'propensity')
 _RETRIEVAL = {n for n, m in catalog.SCORES.items() if 'retrieval' in m.needs}
 _MEAN = 'pc_mean'

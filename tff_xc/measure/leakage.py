@@ -71,9 +71,9 @@ def of_buckets(rows_of: np.ndarray, seen: np.ndarray) -> np.ndarray:
   `rows_of`, int [n, R], are the buckets of each label in R hash tables. `seen`, bool [rows],
   marks the buckets of the client's labels. A label is a candidate if all of its buckets are
   marked. The score of a label that is not a candidate is 0. The score of a label that is the
-  only candidate for a bucket is 1, so the client must have this label. All other candidates
-  get the same score: the smallest number of further labels that explains the marked buckets,
-  divided by the number of these candidates.
+  only candidate for a bucket is 1, because the client must have this label. All other
+  candidates get the same score. This score is the least number of labels that the client must
+  have in addition to the labels with score 1, divided by the number of these other candidates.
   """
   candidates = seen[rows_of].all(axis=1)
   if not candidates.any():

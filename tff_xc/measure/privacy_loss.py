@@ -68,7 +68,8 @@ class Accountant:
     if not 0 < delta < 1:
       raise ValueError(f'delta {delta}: expected between 0 and 1')
     self._sampling, self._delta = sampling, delta
-    # Adding a client changes the sum by at most one clipping norm, replacing one by at most two.
+    # Adding a client changes the sum by at most one clipping norm. Replacing a client changes the
+    # sum by at most two clipping norms.
     apart = 2.0 if sampling.kind == FIXED else 1.0
     self._noise = noise_multiplier / apart
 

@@ -31,7 +31,7 @@ def normalise(rows: np.ndarray) -> np.ndarray:
 
 
 def _pairs(found, labels) -> tuple[np.ndarray, np.ndarray]:
-  """Returns two arrays. Raises ValueError if their lengths differ, or if `labels` is empty."""
+  """Returns both as arrays. Raises ValueError if their lengths differ, or if `labels` is empty."""
   found, labels = np.asarray(found), np.asarray(labels)
   if len(found) != len(labels) or not len(labels):
     raise ValueError(

@@ -18,7 +18,7 @@ MOST = 0.9
 
 
 def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-  """Returns a row for each schedule, with means over seeds.
+  """Returns a row for each schedule of requests, with means over seeds.
 
   Args:
     requests: columns seed, schedule and requests, and a column for each field of

@@ -29,10 +29,10 @@ def table(frame: pd.DataFrame) -> list[list[str]]:
     frame: the DataFrame of `client_scores.clients`, with columns of scores.
 
   Returns:
-    A heading, and rows for trained clients and for unseen clients. The first row is for all
-    of these clients. The next rows are for groups of them by number of examples and by
-    number of classes. If the frame has scores of personal models, each stands beside the
-    score of the global model.
+    A heading, a block of rows for trained clients, and a block for unseen clients. The first
+    row of a block is for all its clients. The other rows are for groups of these clients by
+    number of examples and by number of classes. If the frame has scores of personal models,
+    each of these scores stands beside the score of the global model.
   """
   names = dict(_STATISTICS)
   if PERSONAL in frame:  # Leave out a column, so that the table fits a terminal window.

@@ -30,7 +30,7 @@ _FROM_ZERO = 'bytes', 'class rows', 'clients', 'distance'
 def plot_run(run: run_files.Run, path: str | os.PathLike) -> None:
   """Draws the metrics of one finished or unfinished run over rounds.
 
-  A panel is left out if none of its metrics was measured or changes between rounds.
+  A panel is left out if each of its metrics is constant over rounds or was not measured.
   """
   panels = [
     ('Training loss', 'loss', ('loss',)),

@@ -110,7 +110,7 @@ def colour(algorithm: str) -> str:
 
 
 def _shown(algorithms: Iterable[str]) -> dict[str, Method]:
-  """Returns `METHODS`, and an entry with an unused color for each further algorithm."""
+  """Returns `METHODS` with entries for the other algorithms, which get colors of `_FREE`."""
   others = sorted({*algorithms} - METHODS.keys())
   return METHODS | {
     name: Method(name, _FREE[place % len(_FREE)], pictures.MARKERS[place % len(pictures.MARKERS)])

@@ -107,7 +107,10 @@ def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
 
 
 def differing(frame: pd.DataFrame) -> list[str]:
-  """Returns the settings that several algorithms have with different values, rounds first."""
+  """Returns the settings that several algorithms have with different values.
+
+  If `rounds` is among these settings, it comes first.
+  """
   first = frame.drop_duplicates('method')
   found = []
   for key, values in _settings(first, run_files.settings_of).items():
@@ -579,7 +582,11 @@ def cells(
 def _marked(
   table: pd.DataFrame, columns: Sequence[Column], best: str, other: str
 ) -> list[list[str]]:
-  """Returns `cells` with each column's best values formatted by `best`, the rest by `other`."""
+  """Returns `cells`, with the best values of a column marked.
+
+  The pattern `best` formats the best values of each column, and `other` formats its other
+  values. Columns without a better direction, or whose values all look alike, stay unchanged.
+  """
   heading, *lines = cells(table, columns)
   for place, each in enumerate(columns, 2):
     means = table[f'{each.key}_mean']

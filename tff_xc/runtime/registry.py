@@ -65,7 +65,7 @@ def install(
     device: 'cpu', 'gpu', or names such as 'gpu:0,gpu:1'. '': the GPUs that TensorFlow sees,
       or the CPU if TensorFlow sees no GPU.
     worker_timeout: a cluster gives up a busy worker if, for this many seconds, the worker
-      has neither read nor run a client.
+      has neither read the values of a client nor run a client.
     cluster_address: 'IP:PORT' of a running Ray cluster's head, or 'auto'. '': use
       $RAY_ADDRESS. If this variable is not set, start Ray on this machine.
     cluster_without_token: whether to use a cluster that serves callers without a token.

@@ -68,7 +68,7 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
 
 
 class _Process:
-  """A running `worker_binary`, and the connection to this process."""
+  """A running `worker_binary`, and the connection to it."""
 
   def __init__(self, max_concurrent_calls: int, timeout_seconds: float):
     binary = _find_binary()

@@ -216,7 +216,8 @@ def _as_before() -> Iterator[None]:
     worker.print_to_stdstream = lambda *args, **more: None
     sys.excepthook = hook
     in_main = threading.current_thread() is threading.main_thread()
-    if in_main and handler is not None:  # Python accepts only this case.
+    # Python sets handlers only in the main thread. `handler` is None if Python did not set it.
+    if in_main and handler is not None:
       signal.signal(signal.SIGTERM, handler)
 
 

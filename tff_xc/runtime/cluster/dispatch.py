@@ -28,10 +28,11 @@ _POLL_SECONDS = 1.0
 _ANSWER_SECONDS = 10.0
 # If this many workers are lost while they run the same block, the run stops with an error.
 _MOST_LOST = 3
-# Names of what the driver measures in a computation with clients.
+# Names of the numbers that the driver measures in a computation with clients.
 MEASURED = (
   'workers',  # Workers that ran clients.
-  'workers_lost',  # Workers that ended, or that the driver ended without progress.
+  # Workers that ended by themselves, or that the driver ended because they made no progress.
+  'workers_lost',
   # Bytes from the driver to workers. The server's values count once for each machine.
   # Programs do not count.
   'worker_bytes_down',
@@ -110,7 +111,8 @@ class Dispatch:
     self._num_clients = len(kept)
     # Blocks have the same size as in the in-process runtime, so that sums have the same order.
     size = phases_lib.block_size(self._num_clients)
-    self._folds = size < self._num_clients  # If false, the driver folds the results.
+    # Whether workers add up (fold) their clients' results. Otherwise the driver folds the results.
+    self._folds = size < self._num_clients
     self._waiting = blocks(self._num_clients, size if self._folds else 1)
     self._lost = collections.Counter()
     self._sums = phases_lib.Sums(phase, server, self._home, self._num_clients)

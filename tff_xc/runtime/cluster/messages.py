@@ -56,7 +56,8 @@ class Block:
   # A shared object. Its method `get` returns the leaves of the server's values that clients
   # read.
   server: Any
-  # Whether the worker folds the clients' values. Otherwise the worker returns these values.
+  # Whether the worker adds up (folds) the clients' values. Otherwise the worker returns the value
+  # of each client.
   folds: bool
 
 

@@ -69,7 +69,10 @@ class Phase:
     return step.phase - 1 if step.fold else step.phase
 
   def _reads(self, step) -> frozenset[str]:
-    """Returns the names that a step reads, including those of `_of_zero` for an aggregation."""
+    """Returns the names that a step reads.
+
+    For an aggregation, these names include the names that its initial accumulator reads.
+    """
     if not step.fold:
       return step.reads
     return step.fold.value_reads | (self._of_zero([step])[0])
@@ -186,7 +189,9 @@ class Phase:
     def body(environment, place):
       found = {name: environment[name] for name in totals}
       for i in range(size):
-        if i:  # After the last client, this call would needlessly copy unchanged accumulators.
+        # Make this call only between clients. After the last client, it would needlessly copy
+        # unchanged accumulators.
+        if i:
           found = _kept_apart(found, totals)
         for step in self._folding:
           total, value = _total(step.name), _value(step.name)
