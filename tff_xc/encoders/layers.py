@@ -96,7 +96,7 @@ def with_group_norm(layer: str, kernel: tf.Tensor, axis: int = -1) -> dict[str, 
 def unit_norm(x: tf.Tensor) -> tf.Tensor:
   """Divides x by its L2 norm along the last axis plus 1e-12."""
   squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-  # The gradient of sqrt at zero is infinite, so zero vectors skip the sqrt. They stay zero.
+  # The gradient of sqrt at zero is infinite, so zero vectors skip the sqrt and stay zero.
   safe = tf.where(squared > 0, squared, 1.0)
   return x / (tf.where(squared > 0, tf.sqrt(safe), 0.0) + _NORM_FLOOR)
 
@@ -111,7 +111,7 @@ def batch_norm(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Applies BatchNorm (Ioffe and Szegedy, 2015) to x [B, H, W, C] as PyTorch does.
 
-  Epsilon is 1e-5. Training normalizes by the moments of the batch. It moves the running
+  Epsilon is 1e-5. Training normalizes by the moments of the batch, and moves the running
   mean and variance a tenth of the way to the batch's mean and unbiased variance. Testing
   normalizes by the running moments. Returns (normalized activations, running mean, running
   variance).

@@ -155,7 +155,7 @@ _LSTM = ('kernel', 'recurrent', 'bias', 'recurrent_bias')
 def lstm(inputs: tf.Tensor, recurrent: tf.Tensor):
   """Returns the hidden states float32 [T, B, H] of an LSTM layer that starts from zeros.
 
-  Hochreiter and Schmidhuber: "Long Short-Term Memory", 1997. Gates and biases are those of
+  Hochreiter and Schmidhuber: "Long Short-Term Memory", 1997. Gates and biases are as in
   PyTorch. A step t computes
 
     [i, f, g, o] = inputs[t] + h R'

@@ -48,7 +48,7 @@ def seed_of(privacy, run_dir: str | os.PathLike, seed: int) -> int:
   """Returns the seed of a run: `seed`, or the run's secret seed if `privacy` needs one.
 
   A run without checkpoints draws a new secret seed. Until `keep_secret` writes this seed,
-  further calls in this process return the same seed.
+  later calls in this process return the same seed.
   """
   if privacy is None or not privacy.needs_secret:
     return seed

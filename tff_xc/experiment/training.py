@@ -96,7 +96,7 @@ def train(
     target: target scores, such as 'top1:0.7,mcc:0.5'. The summary has the number of rounds
       to reach each of them.
     best: the metric that chooses the summary's best round, and the rule for early stopping.
-    config: further settings for config.json. A resumed run must have the same settings.
+    config: additional settings for config.json. A resumed run must have the same settings.
     warnings: warnings about the settings, which are printed and kept in the summary.
     source: a function with which cluster workers read the data from a local copy; see
       `runtime.registry.offer_data`.
@@ -322,7 +322,7 @@ def run(
     best: the metric that chooses the best round, and the rule for early stopping.
     warnings: warnings to print and to keep in the summary.
     client_states: the stored states of clients; None if clients keep no state.
-    facts: further entries of the summary.
+    facts: additional entries of the summary.
     epsilon: a function from the number of finished rounds to epsilon; None without
       differential privacy.
 

@@ -2,7 +2,7 @@
 
 Evaluations measure `SCORES`, which are the keys of "final" and "best" in summary.json. Every
 round measures `ROUND`. The rounds of some algorithms also measure `STEPS`. A metrics.csv has
-further columns if a user's algorithm adds metrics.
+more columns if a user's algorithm adds metrics.
 """
 
 import re

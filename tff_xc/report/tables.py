@@ -2,7 +2,7 @@
 
 Runs whose settings differ only in the seed are one method. `collect` returns a DataFrame of
 runs. `build` returns a DataFrame of methods, the content of compare.csv. Functions that
-print a table take the DataFrame of methods from `build` or from such a file. A method with
+print a table take the DataFrame of methods from `build` or from a compare.csv. A method with
 a single seed has no std. If a seed lacks a value, the table shows no mean, because readers
 would expect a mean over all seeds.
 """
@@ -504,7 +504,7 @@ def build(
     reference: runs of one method. The table then also has the score of `metric` divided by
       the reference's final score, and the rounds to a tenth, half and nine tenths of this
       final score.
-    more: further columns.
+    more: additional columns.
   """
   wanted = [target.name for target in targets or ()]
   if targets is None:

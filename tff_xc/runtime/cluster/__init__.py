@@ -8,6 +8,6 @@ these rows. `cut` splits the client's steps between the request and the rows. `m
 the messages.
 
 `crew` starts workers as Ray actors. `connection` connects the driver to the user's Ray cluster, or
-starts Ray for one run. In the second case, `guard` ends Ray after the run. Only `make
-venv-cluster` installs Ray, and no module of this package imports Ray at import time.
+starts Ray for one run. In the second case, `guard` ends Ray after the run. Only
+`make venv-cluster` installs Ray, and no module of this package imports Ray at import time.
 """

@@ -104,7 +104,7 @@ def _build(tensor: tf.Tensor, ids_dtype: tf.DType):
   of this area. As an argument of the graph call, the tensor would have a second reference, and
   TensorFlow would not write into the tensor. `update` first assigns an empty slice to the
   tensor. This assignment forwards the tensor's buffer if no other reference to the buffer
-  exists. Otherwise it copies the buffer. So `update` can safely write into the result.
+  exists. Otherwise the assignment copies the buffer. So `update` can safely write into the result.
   """
   name = f'tff_xc_rows_{next(_stages)}'
   dtype, shape, device = tensor.dtype, tensor.shape, tensor.backing_device
