@@ -42,7 +42,7 @@ class Facts:
   """Facts about the clients' data that an algorithm may need.
 
   Attributes:
-    max_positives: the largest number of class rows that a client's labels name.
+    max_positives: the largest number of class rows that belong to the labels of one client.
     num_clients: the number of clients in the data set.
     class_probabilities: [n], the class distribution p, up to a factor. FedIR needs it, except with
       --importance_weights=uniform. --calibration=prior also needs it.
@@ -71,7 +71,7 @@ class Base:
     name: the value of `--algorithm`.
     paper: the paper that introduced the algorithm.
     answers: the answers to the four questions.
-    needs: `ONE_LABEL`, `COSINES`, both or none.
+    needs: what the algorithm requires of the task: `ONE_LABEL`, `COSINES`, both or nothing.
     has_clients: whether clients receive and send messages.
 
   `tff_xc.options.conflicts` lists the options that exclude each other.
@@ -120,7 +120,7 @@ class Base:
     """Returns the `Algorithm` for a model, with the options and the client sampling.
 
     `facts` are attributes of `Facts`. Raises InputError if the model does not meet the algorithm's
-    needs. This method does not check whether values exclude each other, but `made` does.
+    needs. This method does not check whether values exclude each other. `made` checks this.
     """
     known = Facts(**facts)
     made = self.finish(self.make(model, known), known)
@@ -240,7 +240,7 @@ class Base:
 
   @classmethod
   def fit(cls, values: dict, given: Collection[str], num_classes: int | None) -> None:
-    """Lowers defaults that exceed the number of classes, and refuses other such values.
+    """Lowers defaults that exceed the number of classes. Refuses given values that exceed it.
 
     If `num_classes` is None, this method changes and refuses nothing.
     """
@@ -320,13 +320,14 @@ _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 
 @hp.declared
 class Server(Base):
-  """Options of the server's optimizer, for algorithms without a fixed one."""
+  """Options of the server's optimizer, for algorithms that do not fix this optimizer."""
 
   options = (schedules.OfServer,)
 
   server_optimizer: str = hp.field(
     'sgd',
-    'optimizer of the server, for the encoder and, except in FedAwS, for the class table',
+    'optimizer of the server, for the encoder and the class table. In FedAwS, FedProto and'
+    ' TurboSVM-FL, it updates only the encoder',
     choices=('sgd', 'adam', 'amsgrad', 'adagrad'),
   )
   server_learning_rate: float | None = hp.field(
@@ -402,7 +403,10 @@ class Server(Base):
 
 @hp.declared
 class Softmax(Server, Federated):
-  """Clients train all class rows, with softmax, or with binary cross entropy on label sets."""
+  """Clients train all class rows, with softmax cross entropy.
+
+  If examples have sets of labels, the loss is the binary cross entropy.
+  """
 
   answers = Answers('all classes', 'softmax', 'mean delta of the table', 'optimizer step')
 
@@ -460,8 +464,8 @@ def with_steps(made: algorithm_lib.Algorithm, *steps) -> algorithm_lib.Algorithm
 # Arguments of `build_<algorithm>` besides hyperparameters. All except `model` have defaults.
 _ARGUMENTS = {
   'model': 'the embedding classifier.',
-  'max_positives': "the largest number of class rows that a client's labels"
-  ' name; needed if clients select rows.',
+  'max_positives': 'the largest number of class rows that belong to the labels of'
+  ' one client; needed if clients select rows.',
   'num_clients': 'the number of clients in the data set.',
   'class_probabilities': '[n], the class distribution p, up to a factor. FedIR weights examples'
   " by p. With calibration='prior', p is the prior of the classes.",

@@ -2,8 +2,8 @@
 
 `tff_xc.options.calibration` describes how each method changes the logits. The flag `--calibration`
 does the same in every algorithm with a softmax. FedLC nearly ignores classes that a client does not
-have. Therefore `posonly --calibration=counts` is FedLC whose clients send only their own class
-rows. `fedss --calibration=restricted` is FedRS with sampled negatives.
+have. Therefore `posonly --calibration=counts`, with which clients send only their own class rows,
+is nearly FedLC. `fedss --calibration=restricted` is FedRS with sampled negatives.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 McMahan, Moore, Ramage, Hampson, Agüera y Arcas: "Communication-Efficient Learning of Deep Networks
 from Decentralized Data", AISTATS 2017, arXiv:1602.05629, Algorithm 1. Clients train on all classes.
-The new model is the average of the client models, weighted by number of examples, which equals SGD
-with learning rate 1 on the server. `fedss.FullSoftmax` is FedAvg with the server optimizer of the
-FedSS paper.
+The new model is the average of the client models, weighted by number of examples. It equals the
+result of a server step of SGD with learning rate 1. `fedss.FullSoftmax` is FedAvg with the server
+optimizer of the FedSS paper.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ class FedProx(FedAvg):
   """FedAvg with a penalty that keeps clients near the model that they received.
 
   Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: "Federated Optimization in Heterogeneous Networks",
-  MLSys 2020, arXiv:1812.06127. Every client takes all its local steps. The default mu = 0.02 comes
-  from TurboSVM-FL's code, whose penalty is 0.01 times the squared distance, without the factor 1/2.
+  MLSys 2020, arXiv:1812.06127. In the paper, slow clients may take fewer local steps. Here, every
+  client takes all its local steps. The default mu = 0.02 comes from TurboSVM-FL's code, whose
+  penalty is 0.01 times the squared distance, without the factor 1/2.
   """
 
   name = 'fedprox'

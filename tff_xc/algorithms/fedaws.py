@@ -4,10 +4,10 @@ Yu, Rawat, Menon, Kumar: "Federated Learning with Only Positive Labels", ICML 20
 arXiv:2004.10342.
 
 A client has examples of one class (or of a few) and receives only the rows of its own classes. The
-loss pulls embeddings and class rows together (eq. 23) and does not push classes apart. The server
-pushes classes apart (Algorithm 1). The server averages the encoder, writes the clients' rows into
-the table, takes a spreadout step on the rows of the round's classes (eq. 7 or 8) and normalises
-these rows.
+loss pulls each embedding and the row of its class together (eq. 23). It does not push classes
+apart. The server pushes classes apart (Algorithm 1). The server averages the encoder, writes the
+clients' rows into the table, takes a spreadout step on the rows of the round's classes (eq. 7 or 8)
+and normalises these rows.
 
   FedAwS            positive hinge, spreadout
   Baseline-1        positive hinge, no spreadout: all classes collapse
@@ -25,10 +25,11 @@ In Algorithm 1, the row of a client replaces the row of its class. Therefore the
 moves as fast as the row of a frequent class. If class sizes differ much, the rows of rare classes
 end up closest to every embedding. P@1 then drops, because it rewards frequent classes.
 
-'row_update' = 'mean' averages rows as the paper's footnote averages the encoder. A row moves by n_i
-/ n times the change of its client (by 1 / K with uniform weights). Assume the weighting 'examples'
-and one local step on all of a client's examples. A round is then one gradient step on the positive
-loss of all its clients' examples. This option is not in the paper.
+With 'row_update' = 'mean', the server averages the changes of rows like the changes of the encoder
+(see the paper's footnote). A row moves by n_i / n times the change of its client (by 1 / K times
+this change with uniform weights). Assume that the weighting is 'examples', and that each client
+takes one local step on all its examples. A round is then one gradient step on the positive loss of
+the examples of the round's clients. The paper does not have 'mean' for rows.
 
 The paper leaves three choices open:
 
@@ -115,9 +116,9 @@ class Baseline1(Positive):
 
   row_update: str = hp.field(
     'replace',
-    "how the server updates the row of a class. 'replace': set it to the mean of its clients'"
-    " rows (FedAwS, Algorithm 1); 'mean': move it by the mean delta of all clients in the round,"
-    ' like the encoder',
+    "how the server updates the row of a class. 'replace': set it to the mean of the rows that"
+    " clients sent for the class (FedAwS, Algorithm 1); 'mean': move it by the mean delta of all"
+    ' clients in the round, like the encoder',
     choices=('replace', 'mean'),
   )
 
@@ -149,8 +150,8 @@ def _warned(spread, flags: str, or_k: str, num_rows: int) -> list[str]:
 class FedAwS(Baseline1):
   """Clients train on positive labels only; the server pushes class rows apart.
 
-  With a spreadout weight of 0, FedAwS is Baseline-1. The step size lambda eta must be below 1 / (2
-  k) (see `tff_xc.algorithms.spreadout`).
+  With a spreadout weight of 0, FedAwS is Baseline-1. If the step size lambda eta is 1 / (2 k) or
+  more, class rows may collapse (see `tff_xc.algorithms.spreadout`).
   """
 
   name = 'fedaws'
@@ -161,19 +162,20 @@ class FedAwS(Baseline1):
   )
   spreadout_learning_rate: float = hp.field(
     0.001,
-    'eta, the learning rate of the spreadout step. lambda times eta must be below 1 / (2 k). 0:'
-    ' --client_learning_rate',
+    'eta, the learning rate of the spreadout step. If lambda times eta is 1 / (2 k) or more, class'
+    ' rows may collapse. With 0, eta is --client_learning_rate',
     least=0,
   )
   spreadout_margin: float = hp.field(
     0.0,
-    'nu, a margin. If it is positive, the spreadout step separates all classes that are nearer'
-    ' than nu (eq. 7). If it is 0, the step separates the nearest classes (eq. 8)',
+    'nu, a margin. If it is positive, the spreadout step pushes apart all pairs of classes with a'
+    ' distance below nu (eq. 7). If it is 0, the step pushes each class away from its nearest'
+    ' classes (eq. 8)',
     least=0,
   )
   spreadout_neighbors: int = hp.field(
     10,
-    'k, the number of nearest classes from which the spreadout step separates a class; 0: all'
+    'k, the number of nearest classes from which the spreadout step pushes a class away; 0: all'
     ' other classes',
     least=0,
     of='spreadout_margin',
@@ -223,7 +225,7 @@ class FedAwSPosOnly(fedss.PosOnly):
 
   Clients train with PosOnly's loss. The server takes its momentum step, then one spreadout step on
   all n rows. The size of the spreadout step is lambda, which includes the learning rate. The paper
-  gives no value for lambda, so it needs tuning. The spreadout gradient goes through the
+  gives no value for lambda, so lambda needs tuning. The spreadout gradient goes through the
   normalisation of the rows, because the logits are cosines.
   """
 

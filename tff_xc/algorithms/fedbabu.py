@@ -14,9 +14,10 @@ from tff_xc.options import hyperparameters as hp
 class FedBABU(fedavg.FedAvg):
   """FedAvg of the encoder (body). Class rows (head) keep their initial values.
 
-  Clients have these rows from the start, so a round sends no rows. `launch.evaluate --personalize`
-  fine-tunes each client's head before the test, as in the paper, or both its encoder and its head.
-  With `--trainable=body`, other algorithms also keep the class rows fixed.
+  Clients have these rows from the start, so a round sends no rows. Before the test,
+  `launch.evaluate --personalize` fine-tunes each client's encoder and head. With
+  `--personalize_part=head`, it fine-tunes only the head. With `--trainable=body`, other algorithms
+  also keep the class rows fixed.
   """
 
   name = 'fedbabu'

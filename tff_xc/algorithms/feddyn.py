@@ -28,9 +28,10 @@ from tff_xc.round import parts
 class FedDyn(base.Federated):
   """FedAvg with a dynamic regularizer, for which each client stores a gradient.
 
-  A client stores a number for each weight that it trains, so all clients receive all class rows.
-  P_t contains the clients whose updates arrive and are finite, so h is the mean of all clients'
-  g_k. With --dp, the server does not know the size of P_t, and clients_per_round replaces it.
+  The stored gradient g_k has an entry for each trained weight. To train the same weights in every
+  round, all clients receive all class rows. P_t contains the clients whose updates arrive and are
+  finite. Only these clients change their g_k, so h is always the mean of all clients' g_k. With
+  --dp, the server does not know the size of P_t, and uses clients_per_round instead.
   """
 
   name = 'feddyn'

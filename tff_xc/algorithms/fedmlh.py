@@ -21,8 +21,8 @@ class FedMLH(fedavg.FedAvg):
   by side in one encoder, learn by binary cross entropy which buckets contain a label of the
   example. The head of these networks, a `heads.HashedHead`, replaces the model's head. A label's
   score is the mean log probability of its buckets. Clients receive and send R B rows, whereas
-  FedAvg sends n rows, one for each label. The server takes the unweighted mean (FedMLH, Algorithm
-  2). The clients' optimizer is Adam, as in the paper.
+  FedAvg sends n rows, one for each label. The server takes the unweighted mean of the client
+  updates (FedMLH, Algorithm 2). The clients' optimizer is Adam, as in the paper.
   """
 
   name = 'fedmlh'

@@ -12,8 +12,9 @@ learning rate eta, each step shrinks the change by the factor 1 - eta mu, so ||a
 
   (1 - (1 - eta mu)^tau_k) / (eta mu).
 
-If all clients take the same number of steps, FedNova equals FedAvg, or FedProx with a proximal
-term. (With a proximal term, the authors' code takes sum_k p_k tau_k as tau_eff, which is larger.)
+If all clients take the same number of steps, FedNova without a proximal term equals FedAvg, and
+FedNova with a proximal term equals FedProx. (With a proximal term, the authors' code takes sum_k
+p_k tau_k as tau_eff, which is larger.)
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class FedNova(fedavg.FedAvg):
 
   The server multiplies the average by the mean number of steps. With --local_epochs, clients with
   different numbers of examples take different numbers of steps. Batch statistics are averaged as in
-  FedAvg. With a proximal term, a different number replaces the number of steps (see the module).
+  FedAvg. With a proximal term, ||a_k||_1 replaces the number of steps (see the module's docstring).
   """
 
   name = 'fednova'
@@ -81,7 +82,7 @@ class _Normalised(parts.Part):
 
   def on_server(self, state, total, of_round, merged):
     factor = tf.math.divide_no_nan(total, of_round.weight)
-    trained = merged.weights.encoder  # Batch statistics are not in it.
+    trained = merged.weights.encoder  # Without batch statistics.
     encoder = collections.OrderedDict(
       (name, t * factor if name in trained else t) for name, t in merged.encoder.items()
     )

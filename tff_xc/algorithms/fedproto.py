@@ -17,10 +17,10 @@ over the client's classes (as in Snell, Swersky, Zemel: "Prototypical Networks f
 Learning", NeurIPS 2017, arXiv:1703.05175). With cosine logits of scale s, f(x) and C_c are
 normalised first, and L_S is the cross entropy of s cos(f(x), C_c).
 
-The paper's second term compares the client's prototypes with the global prototypes, summed over its
-classes. The authors' code compares single embeddings, as here, but takes the mean over coordinates
-in place of the squared distance. The paper's mean of prototypes has an additional factor of one
-over the number of clients. The authors' code takes the unweighted mean.
+The paper's second term compares the client's prototypes with the global prototypes, summed over the
+client's classes. The authors' code compares single embeddings, as here, but takes the mean over
+coordinates in place of the squared distance. The paper's mean of prototypes has an additional
+factor of one over the number of clients. The authors' code takes the unweighted mean.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from tff_xc.round import parts
 
 @hp.declared
 class FedProto(base.Server, base.Federated):
-  """FedAvg of the encoder. The head consists of prototypes, and clients receive their own.
+  """FedAvg of the encoder. The head consists of prototypes.
+
+  A client receives the prototypes of its own classes.
 
   A class has no prototype before a client has sent one. Until then, its examples have zero loss,
   and the model never predicts the class. In the first round, clients therefore only send their
-  means. A class without examples in a round keeps its prototype. The server's optimizer updates
-  only the encoder.
+  mean embeddings. A class without examples in a round keeps its prototype. The server's optimizer
+  updates only the encoder.
   """
 
   name = 'fedproto'
@@ -145,7 +147,10 @@ def _means():
     return folding.row_update(held._replace(mask=some), sums, counts)
 
   class Means(merge.ReplaceRows):
-    """Sets a row to the mean of its embeddings, followed by 1."""
+    """Sets a row to the mean embedding of its class, followed by 1.
+
+    The coordinate 1 means that the class has a prototype.
+    """
 
     def build(self, num_rows, row_dim, selects):
       fold = folding.build(row_dim)

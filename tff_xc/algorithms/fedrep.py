@@ -6,8 +6,9 @@ class rows (head) with the received encoder (representation) fixed. The client t
 encoder with these rows fixed, sends the encoder's change, and keeps the rows. The server moves the
 encoder by the mean change.
 
-In the paper all clients have equal weights. Here the weights are the clients' numbers of examples,
-as in FedAvg, or equal with --virtual_client_size. With zero head epochs, FedRep is FedBABU.
+In the paper, all clients have equal weights. Here, the weights are the clients' numbers of
+examples, as in FedAvg. With --virtual_client_size, all clients have equal weights. With zero head
+epochs, FedRep is FedBABU.
 """
 
 from __future__ import annotations

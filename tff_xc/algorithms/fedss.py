@@ -113,9 +113,10 @@ class FedSS(Sampled):
   )
   request_epsilon: float = hp.field(
     3.0,
-    'privacy parameter epsilon of all requests of a client together, for one class. With a'
-    " smaller epsilon, requests reveal less, but they miss more of the client's own classes. The"
-    ' client cannot train on the examples of these classes',
+    'epsilon of the differential privacy of all requests of a client together. They hide whether a'
+    " single class is the client's own; if k classes differ, the bound is k epsilon. With a smaller"
+    " epsilon, requests reveal less, but they miss more of the client's own classes. The client"
+    ' cannot train on the examples of the missed classes',
     above=0,
     most=30,
     of='negatives_schedule',
@@ -124,8 +125,9 @@ class FedSS(Sampled):
   request_randomness: str = hp.field(
     'reproducible',
     "source of the randomness of the negatives and of their order. 'reproducible': the seed of"
-    " the run, which the server knows; 'private': the operating system. With 'private', neither a"
-    ' run nor its resumption can be repeated',
+    " the run, which the server knows; 'private': the operating system. With 'private', a second"
+    ' run with the same seed gives different results, and so does a run that was stopped and'
+    ' resumed',
     choices=('reproducible', 'private'),
   )
   softmax_correction: str = hp.field(
@@ -269,8 +271,8 @@ class Centralized(base.Server):
   server_momentum: float = hp.own(0.0)
   loss: str = hp.field(
     'softmax',
-    "loss of the clients. 'softmax': the softmax cross-entropy; 'contrastive': the contrastive"
-    ' loss (eq. 6), with which the FedAwS paper compares its method in theory',
+    "loss of the training. 'softmax': the softmax cross-entropy; 'contrastive': the contrastive"
+    ' loss (eq. 6), to which the theory in the FedAwS paper compares its method',
     choices=('softmax', 'contrastive'),
   )
   pull_weight: float = hp.field(

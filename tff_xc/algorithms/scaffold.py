@@ -36,9 +36,9 @@ STEPS, GRADIENT = 'steps', 'gradient'
 class SCAFFOLD(fedavg.FedAvg):
   """FedAvg with control variates.
 
-  A control variate has a number for each trained weight, so all clients receive all class rows. A
-  round sends twice as many bytes as FedAvg in both directions. Batch statistics have no control
-  variate.
+  A control variate has an entry for each trained weight. To train the same weights in every round,
+  all clients receive all class rows. A round sends twice as many bytes as FedAvg in both
+  directions. Batch statistics have no control variate.
   """
 
   name = 'scaffold'

@@ -23,9 +23,9 @@ Consider a step on unit rows that pushes every class away from k others. Such a 
 component that all rows share by about 1 - 4 k lambda eta. If lambda eta exceeds 1 / (2 k), this
 component grows in magnitude and alternates in sign, and the rows collapse.
 
-At half the margin, eq. (7) pushes two rows apart as hard as eq. (8). Eq. (7) pushes a row away from
-all U - 1 other rows at once, so the same bound holds for eq. (7) with k = U - 1, except if rows are
-nearer than half the margin (see `Spreadout.step_limit`).
+If the distance of two rows is half the margin, eq. (7) pushes them apart as hard as eq. (8). Eq.
+(7) can push a row away from all other rows at once. For U rows, the same bound therefore holds for
+eq. (7) with k = U - 1, except if rows are nearer than half the margin (see `Spreadout.step_limit`).
 
 The gradient of a row is a sum of rows, each times the derivative with respect to s. With few
 neighbours, or many rows, the gradient is computed in blocks of rows, so that the full matrix of
@@ -42,7 +42,8 @@ from tff_xc.encoders import layers
 from tff_xc.round import nearest
 
 # Dense products are used if k is at least _MANY and at least the number of rows divided by _SHARE,
-# and if there are at most _SIMILARITIES similarities (128 MB, several times).
+# and if there are at most _SIMILARITIES similarities. So many similarities take 128 MB, and several
+# such tensors are in memory.
 _MANY, _SHARE = 64, 64
 _SIMILARITIES = 2**25
 
@@ -55,8 +56,8 @@ POSITIVE_COSINE = 'positive_cosine'
 class Spreadout:
   """One gradient step W <- W~ - lambda eta grad reg(W~) (Algorithm 1, line 14).
 
-  The step starts at the normalised rows of W~. If a row grew longer in a client's SGD, the step is
-  therefore not weaker.
+  The step starts at the normalised rows of W~. Therefore the step has the same effect on a row that
+  grew longer in a client's SGD.
 
   Attributes:
     step_size: lambda eta.

@@ -4,9 +4,10 @@ Wang, Bodonhelyi, Bozkir, Kasneci: "TurboSVM-FL: Boosting Federated Learning thr
 for Lazy Clients", AAAI 2024, arXiv:2401.12012, and the code that its authors published.
 
 The class rows of all clients, with the bias as a row's last coordinate, are the points of
-one-against-one support vector machines (eq. (6)). The new row of a class is the mean of its support
-vectors in any pair, weighted by the clients' numbers of examples (eq. (7)). After that, the server
-takes one Adam step and keeps Adam's state over rounds. The Adam step lowers
+one-against-one support vector machines (eq. (6)). The new row of a class is the mean of its points
+that are support vectors of at least one machine, weighted by the clients' numbers of examples (eq.
+(7)). After that, the server takes one Adam step and keeps Adam's state over rounds. The Adam step
+lowers
 
   sum_{a < b} exp(-((w_a - w_b) . h_ab / |h_ab|)^2 / 2)             (eq. (8))
 
@@ -29,10 +30,10 @@ Pairs are processed in tiles of k x k classes, so that neither the matrix of all
 the normals of all pairs are ever in memory. Only the 2 M coefficients of each pair are kept: 4 n^2
 M bytes for n classes.
 
-If a fit can choose only few of the points, it computes the distances from a point when it chooses
-the point. With a linear kernel, these distances are float32 if the rounding errors of all steps
-together stay below the tolerance. If a fit can choose many points, all distances are computed at
-once, and a step looks up its rows.
+If the fit of a machine can choose only few of the points, it computes the distances from a point
+when it chooses the point. With a linear kernel, these distances are float32 if the rounding errors
+of all steps together stay below the tolerance. If a fit can choose many points, all distances are
+computed at once, and each step looks up the distances that it needs.
 """
 
 import dataclasses
@@ -58,7 +59,7 @@ _PARALLEL = 4
 _ZERO = 1e-6
 # The class whose support vectors the paper's Table 4 counts.
 _COUNTED = 1
-# Folded into a round's seed to draw classes. No client has this number.
+# This number is folded into a round's seed to draw classes. No client has this number.
 _SUBSET = -1
 
 
@@ -87,8 +88,8 @@ def fit_pairs(
     lengths of the normals float32 [B]; bool [B], whether the fit ended by `steps`).
   """
   count, points = tf.shape(pairs)[0], 2 * num_points
-  # Most machines end after about M steps. Columns of finished machines are removed after each
-  # phase.
+  # Most machines end after about M steps. Therefore the fit runs in phases, and the columns of
+  # finished machines are removed after each phase.
   quarters = tf.constant([2, 3, 5])
   phases = quarters.shape[0] + 1
 

@@ -22,7 +22,7 @@ class TurboSVM(fedavg.FedAvg):
   """Averages the support vectors of each class, and moves the class rows apart.
 
   The machines' C decreases over rounds from 1 to 1 / 201, as in the paper's experiments and in its
-  code. The paper calls this strategy "linearly increasing", because the number of support vectors
+  code. The paper calls this schedule "linearly increasing", because the number of support vectors
   increases.
 
   The Adam step lowers the sum of eq. (8) over all pairs, as published. The mean over the n (n - 1)
@@ -46,7 +46,7 @@ class TurboSVM(fedavg.FedAvg):
   )
   svm_schedule: str = hp.field(
     'decreasing',
-    "change of C over the rounds. 'decreasing': from svm_c to svm_c / svm_rounds, as in the"
+    "how C changes over the rounds. 'decreasing': from svm_c to svm_c / svm_rounds, as in the"
     " published code; 'increasing': the reverse",
     choices=('decreasing', 'constant', 'increasing'),
   )
@@ -59,7 +59,7 @@ class TurboSVM(fedavg.FedAvg):
   )
   svm_kernel: str = hp.field(
     'linear',
-    'kernel of the support vector machines, whose gamma and coef0 are 1 (TurboSVM-FL, Table 12)',
+    'kernel of the support vector machines, with gamma = 1 and coef0 = 1 (TurboSVM-FL, Table 12)',
     choices=('linear', 'polynomial', 'rbf', 'sigmoid'),
   )
   svm_degree: int = hp.field(
@@ -84,8 +84,8 @@ class TurboSVM(fedavg.FedAvg):
   svm_classes: float = hp.field(
     1.0,
     'number of classes to sample for the support vector machines in each round. A value up to 1'
-    ' is a fraction of all classes. The rows of the other classes are averaged, and move only by'
-    ' the momentum of the Adam step',
+    ' is a fraction of all classes. The row of any other class becomes the mean of the rows that'
+    ' clients sent. Only the momentum of the Adam step then moves this row',
     above=0,
   )
   svm_spreadout: bool = hp.field(

@@ -54,8 +54,8 @@ class Attack(option.Option):
   )
   attack_fraction: float = hp.field(
     0.1,
-    'share of the clients that attack, rounded to a whole number of at least one. The same'
-    ' clients attack in all rounds',
+    'share of the clients that attack. Their number is rounded, and is at least 1. The same clients'
+    ' attack in all rounds',
     above=0,
     most=1,
     of='attack',

@@ -16,7 +16,7 @@ A client counts all of its examples, even if it draws only some of them for a ro
 negatives are classes that the client lacks. The correction of their logits is added after the
 calibration, so the sampled sum remains an unbiased estimate of the sum over all classes.
 
-FedRS's published code differs from the paper: its factor is alpha + (1 - alpha) n_c / max n. FedLC
+In FedRS's published code, the factor is alpha + (1 - alpha) n_c / max n, unlike in the paper. FedLC
 does not define the case n_c = 0. Here n_c is at least `calibration_absent`. FedLC's formula sums
 over all classes except the true class. Here the sum includes the true class (docs/rivals.md says
 why).
@@ -34,7 +34,7 @@ from tff_xc.options import hyperparameters as hp, option
 # Values of --calibration.
 RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
 KINDS = ('none', RESTRICTED, COUNTS, PRIOR)
-# Keeps the logarithm of a class without training examples finite.
+# This number is added to p, so that log p is finite for a class without training examples.
 _TINY = 1e-12
 # If a logit is lowered by more than this number, its exponential is 0 in float32.
 _NOTHING_LEFT = 80.0
@@ -48,7 +48,7 @@ class Calibration(option.Option):
 
   calibration: str = hp.field(
     'none',
-    "change of the logits in the softmax of the clients' training. 'restricted' (FedRS): multiply"
+    "how clients change the logits of their softmax in training. 'restricted' (FedRS): multiply"
     " the logits of classes that the client lacks by --calibration_alpha; 'counts' (FedLC):"
     " subtract --calibration_tau / n^(1/4), where n is the client's number of examples of the"
     " class; 'prior' (logit adjustment): add --calibration_tau log p, where p is the class's share"
@@ -72,8 +72,9 @@ class Calibration(option.Option):
   )
   calibration_probabilities: str = hp.field(
     '',
-    'CSV file class,probability with the values of p. Default: the shares of the classes in all'
-    ' training examples. --dp refuses this default, because every client would receive the shares',
+    'CSV file with the columns class,probability, which gives p for each class. Default: the shares'
+    ' of the classes in all training examples. --dp refuses this default, because every client'
+    ' would receive the shares',
     of='calibration',
     only_with=(PRIOR,),
   )

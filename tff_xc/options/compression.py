@@ -9,15 +9,15 @@ clients is therefore unbiased, and its error falls with the number of clients.
 
 The error grows with the distance between the smallest and the largest number. Therefore
 'rotate_quantize' first rotates x to H D x / sqrt(d), which has numbers of similar size. H is a
-Hadamard matrix, D has random signs that all clients of a round share, and zeros pad x to a power of
-2, d (section 3). The server rotates back.
+Hadamard matrix, D has random signs that all clients of a round share, and zeros pad x to the length
+d, a power of 2 (section 3). The server rotates back.
 
 In a simulation, the client encodes and decodes its update and then sends the decoded numbers. The
 model therefore has exactly the rounding error of a deployment, and `tff_xc.measure.communication`
 counts the compressed bytes.
 
-With bfloat16, numbers are rounded to the nearest, both in updates and in the weights that clients
-receive.
+With bfloat16, each number is rounded to the nearest bfloat16 number, both in updates and in the
+weights that clients receive.
 """
 
 from __future__ import annotations

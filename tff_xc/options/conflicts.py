@@ -1,6 +1,6 @@
 """Table of settings that exclude each other, for flags and for Python alike.
 
-Each row names two settings and says why they exclude each other. A row can contain:
+Each row names two settings and says why they exclude each other. A setting has one of these forms:
 
   `dp`: the option dp is on.
   `dp=local|central`: dp has one of these values.
@@ -51,8 +51,8 @@ _REFUSE, LEAVE_OUT = object(), object()
 class Conflict(NamedTuple):
   """Two settings that exclude each other.
 
-  If the user has not set the second setting, it takes the value `instead`, or is removed if
-  `instead` is `LEAVE_OUT`. Without `instead`, the settings are refused.
+  If the user has set the second setting, or if there is no `instead`, the settings are refused.
+  Otherwise the second setting takes the value `instead`, or is removed if `instead` is `LEAVE_OUT`.
   """
 
   a: str

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 @hp.declared
 class MoonTerm(option.Option):
-  """Adds MOON's term to the loss. Clients keep their last model, except frozen weights."""
+  """Adds MOON's term to the loss.
+
+  Each client keeps its last model, except class rows and frozen weights.
+  """
 
   contrastive_weight: float = hp.field(
     0.0,
-    "mu, the weight of MOON's contrastive term. If it is not 0, each client keeps its last model"
-    ' and, with sparse text, receives all feature rows',
+    "mu, the weight of MOON's contrastive term. If it is not 0, each client keeps its last model."
+    ' With sparse text, each client then also receives all feature rows',
     least=0,
   )
   contrastive_temperature: float = hp.field(

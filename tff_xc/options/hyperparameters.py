@@ -1,8 +1,8 @@
 """Hyperparameters: name, type, bounds, meaning, and how values are chosen.
 
 An algorithm is a class whose fields are its hyperparameters. Options of tasks and settings of runs
-are also declared as `Hyperparameter`s. Only these declarations have names, defaults, bounds and
-help texts. This module does not import TensorFlow, so that a command can check its flags before any
+are also declared as `Hyperparameter`s. No other code repeats their names, defaults, bounds or help
+texts. This module does not import TensorFlow, so that a command can check its flags before any
 large import.
 """
 

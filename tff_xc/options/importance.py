@@ -32,8 +32,8 @@ class Importance(option.Option):
     NONE,
     'target class distribution p of FedIR. FedIR weights an example of class y by p(y) / q_k(y),'
     " where q_k is the client's class distribution. 'uniform': equal probabilities; 'train': the"
-    " distribution of all training examples; FILE: a CSV class,probability; 'none': all examples"
-    ' have equal weights',
+    ' distribution of all training examples; FILE: a CSV file with the columns class,probability,'
+    " which gives p for each class; 'none': all examples have equal weights",
   )
   # p, float32 [n] with sum 1, which the server sends with the class rows; None: uniform.
   beside: Any = dataclasses.field(default=None, compare=False)

@@ -100,31 +100,31 @@ class Privacy(option.Option):
   dp_rows: str = hp.field(
     'all',
     'rows that the server updates and to which it adds noise, if clients request only some rows.'
-    " 'all': all rows of a table; 'chosen': only the rows whose noisy number of clients exceeds"
-    ' --dp_rows_threshold',
+    " 'all': all rows of a table; 'chosen': only rows that many clients send (--dp_rows_threshold)",
     choices=('all', CHOSEN),
     of='dp',
     only_with=(CENTRAL,),
   )
   dp_rows_threshold: float = hp.field(
     4.0,
-    'a row is chosen if its noisy number of clients exceeds this threshold, given in standard'
-    ' deviations of the noise. With a threshold of 4, noise alone chooses about 32 of a million'
-    ' rows',
+    'threshold in standard deviations of the noise. The server counts for each row the clients that'
+    ' send it, and adds noise to this count. It chooses a row if the noisy count exceeds the'
+    ' threshold. With a threshold of 4, noise alone chooses about 32 of a million rows',
     **_OF_ROWS,
   )
   dp_rows_clip: float = hp.field(
     1.0,
-    "C1, the largest L2 norm of the counts of a client. Each of the client's k rows counts min(1,"
-    ' C1 / sqrt(k))',
+    "C1, a bound on a client's influence on the choice of rows. The server counts for each row the"
+    ' clients that send it. A client that sends k rows adds min(1, C1 / sqrt(k)) to each of their'
+    ' counts, so its contributions have an L2 norm of at most C1',
     above=0,
     **_OF_ROWS,
   )
   dp_rows_noise_ratio: float = hp.field(
     2.0,
-    'noise multiplier of the counts (noise / C1) divided by the noise multiplier of the updates'
-    ' (noise / clipping norm). The program chooses both so that counts and updates together are as'
-    ' private as --dp_noise_multiplier alone',
+    'ratio of two noise multipliers: that of the counts of rows (noise / C1), divided by that of'
+    ' the updates (noise / clipping norm). The program chooses both multipliers so that counts and'
+    ' updates together are as private as --dp_noise_multiplier alone',
     above=0,
     **_OF_ROWS,
   )
@@ -238,7 +238,7 @@ class Privacy(option.Option):
 
   @property
   def rows_noise_multiplier(self) -> float:
-    """The standard deviation of the noise on the rows' counts, divided by the counts' norm.
+    """The standard deviation of the noise on the rows' counts, divided by C1 (`dp_rows_clip`).
 
     This number is used only if rows are chosen.
     """
@@ -413,7 +413,7 @@ class Privacy(option.Option):
 
     seed = self.seed(merged.seed)
     z, m = self.of_server, self.clients_per_round
-    # The sums of integers are already divided by m.
+    # The encoder's sums of integers are already divided by m.
     total_weight = m if self.bits else merged.weight
     stddev = z * clip if z else None
 

@@ -130,7 +130,7 @@ class Bounds(parts.Part):
 
   name = 'bounds'
 
-  # The bound on an update's largest number, above which it is zeroed; None: no zeroing.
+  # The bound on an update's largest number, above which the update is zeroed; None: no zeroing.
   zeroing: Quantile | None = ZEROING
   # The bound on the L2 norm, to which larger updates are scaled down; None: no clipping.
   clipping: Quantile | None = CLIPPING

@@ -83,8 +83,8 @@ def _shown(answer: Any) -> str:
 class Algorithm:
   """A federated algorithm: everything that defines its training rounds.
 
-  An option takes an algorithm and returns one with some attributes changed. `own_rows` is an
-  example of an option.
+  To change an algorithm, options and functions such as `own_rows` return a copy with some
+  attributes changed.
 
   Attributes:
     model: the embedding classifier.

@@ -326,7 +326,8 @@ def _embedded(algorithm, weights, held, examples, of):
     lambda step, _: step < steps,
     body,
     [tf.constant(0), tf.zeros([slots, dim])],
-    # The static shape of the initial sums may have a number of rows, unlike that of later sums.
+    # The static shape of the initial sums may contain the number of rows. The static shape of later
+    # sums does not contain it.
     shape_invariants=[tf.TensorShape([]), tf.TensorShape([None, dim])],
   )
   return sums, add_up(tf.ones([size]), examples.labels)

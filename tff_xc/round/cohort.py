@@ -135,8 +135,8 @@ class UniformClients:
   """Draws K clients in each round, uniformly without replacement."""
 
   clients_per_round: int  # K.
-  # If positive, the largest number of examples that a client uses in a round. In every round, a
-  # client with more examples draws this many without replacement.
+  # The largest number of examples that a client uses in a round; 0: no limit. In every round, a
+  # client with more examples draws this number of them without replacement.
   examples_per_round: int = 0
   # Draw each client independently with probability K / N. K is then the expected number of clients.
   poisson: bool = False
@@ -324,7 +324,7 @@ class Changed:
   has_clients = True
 
   def participation(self, dataset: client_data.FederatedDataset) -> tuple[str, float]:
-    """Returns the participation of `sampling`. The changes of clients do not count."""
+    """Returns the participation of `sampling`, also if drawn clients drop out later."""
     return self.sampling.participation(dataset)
 
 

@@ -48,7 +48,7 @@ class Integers:
 
   @classmethod
   def of(cls, bits: int, noise: float, clip: float, cohort: float):
-    """Returns an encoding with which the sum over m clients has noise of z times C.
+    """Returns an encoding for which the sum over m clients has noise of standard deviation z C.
 
     z is `noise`, C is `clip`, and m is `cohort`.
     """

@@ -52,8 +52,8 @@ class ClientExamples(NamedTuple):
     """Returns a list of clients for the `next` of a learning process.
 
     If `source` is `tff.simulation` data, `ids` selects clients, and a `client_id` is the client's
-    place in `source.client_ids`. If `source` is a list of data sets, `ids` are the clients' whole
-    numbers, by default their places in the list. `tff_xc.data.from_tff.as_client_data` explains
+    place in `source.client_ids`. If `source` is a list of data sets, `ids` has a whole number for
+    each client, by default its place in the list. `tff_xc.data.from_tff.as_client_data` explains
     elements, `x`, `y` and errors.
     """
     data = from_tff_lib.as_client_data(source, ids, x=x, y=y)

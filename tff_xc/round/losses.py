@@ -59,7 +59,10 @@ class Loss(Protocol):
 
 
 def trains_rows(loss: Loss) -> bool:
-  """Returns whether a loss, or the loss to which it adds a term, trains class rows."""
+  """Returns whether a loss trains class rows.
+
+  If the loss adds a term to another loss, the other loss decides.
+  """
   inner = getattr(loss, 'loss', loss)
   return getattr(inner, 'trains_rows', True)
 

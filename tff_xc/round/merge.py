@@ -252,7 +252,7 @@ class EncoderMean:
   """
 
   def __init__(self, factory, specs: classifier.ModelWeights, rows: Sequence[str] = ()):
-    """Takes the factory, specs of the trained weights, and names of tables that send rows."""
+    """Takes the factory, specs of trained weights, and names of tables whose rows clients send."""
     if factory is None:
       factory = tff.aggregators.MeanFactory(no_nan_division=True)
     if isinstance(factory, _SUMS):

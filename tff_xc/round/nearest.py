@@ -108,8 +108,8 @@ def _top(values: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 # Number of strips of rows in which similarities are computed. Products of a strip start at the
-# column of its first row. The columns before it are copies of earlier strips, which saves about
-# half of all products.
+# column of its first row. The columns before that column are copied from earlier strips, which
+# saves about half of all products.
 _STRIPS = 16
 # The value for the similarity of a row to itself, below any cosine, so that no row is its own
 # neighbour.
@@ -160,7 +160,7 @@ def neighbours(strip: tf.Tensor, k: int) -> Neighbours:
   least = _nth(tf.concat([guess, guess, strip, guess], axis=1), k)
   mask = tf.cast(strip >= least, tf.float32)
   known = tf.equal(tf.reduce_sum(mask, axis=1), float(k))
-  # Repeat rows whose guess was too high, and rows with a tie.
+  # Repeat the search without a guess for rows whose guess was too high, and for rows with a tie.
   again = tf.where(~known)
   few = tf.gather(strip, again[:, 0])
   least_of_few = _nth(few, k)

@@ -260,7 +260,7 @@ class RowMomentum:
     last_step: int32 [n], the step up to which each row is up to date.
     velocity: float32 [n, row_dim], each row's velocity at its `last_step`.
 
-  Without momentum, the state has only `step`. Without momentum and schedule, it is empty.
+  Without momentum, the state has only `step` if there is a schedule, and is empty otherwise.
   """
 
   learning_rate: float = 1.0

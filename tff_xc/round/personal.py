@@ -22,8 +22,8 @@ from tff_xc.round import (
   tables as tables_lib,
 )
 
-# The weights that change: all weights that clients train, all received class rows, or only the rows
-# of the client's own classes.
+# The weights that change. ALL: the weights that clients train in rounds, and frozen class rows (see
+# `build`); HEAD: all received class rows; ROWS: only the rows of the client's own classes.
 PARTS = ALL, HEAD, ROWS = 'all', 'head', 'rows'
 
 

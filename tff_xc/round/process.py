@@ -70,8 +70,8 @@ def build_process(
       in the training step that used the example.
     class_rows, class_rows_largest: mean and largest number of class rows that a client requested.
       Every other table has two such metrics.
-    examples, clients, clients_dropped: counts. Clients without examples do not count. A client is
-      dropped if its update is not finite.
+    examples, clients, clients_dropped: the numbers of examples, of clients and of dropped clients.
+      Clients without examples do not count. A client is dropped if its update is not finite.
     local_batches: the largest number of minibatches of any client.
     clients_rows_clipped: with secure sums, the number of clients that had to clip a number in their
       rows to the bound.
@@ -194,7 +194,8 @@ class _Exchange:
     """Prepares the exchange of a table.
 
     `beside` [n] has one number for each row, which clients receive with the row, or is None. `own`
-    [n, row_dim] is the table if it is frozen and a constant in the clients' computations, or None.
+    [n, row_dim] has the rows of a frozen table that clients use as a whole. Their computations
+    contain it as a constant, so it is not sent. For all other tables, `own` is None.
     """
     optimizer = table.optimizer
     self._request = table.request

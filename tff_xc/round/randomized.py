@@ -116,7 +116,7 @@ class Randomized(request.OwnAndSampled):
   this class out of the round.
 
   Attributes:
-    epsilon: the limit for any number of requests.
+    epsilon: the epsilon of all requests of a client together, for any number of requests.
     renewed: see `response`.
   """
 

@@ -85,8 +85,8 @@ def step_seed(seed: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
 def noise_seed(seed: tf.Tensor, part: int) -> tf.Tensor:
   """Returns the seed [2] of the server's noise on a part of the model.
 
-  `seed` is the seed of a run or a round, or the result of `wide`. The server's noise first folds in
-  -1, which is no client's id.
+  `seed` is the seed of a run or a round, or the result of `wide`. This function first folds in -1.
+  No client has the id -1, so the result differs from the clients' seeds.
   """
   return step_seed(step_seed(seed, -1), part)
 
@@ -151,7 +151,7 @@ def _high(x: tf.Tensor) -> tf.Tensor:
 def philox(key: int | tf.Tensor, counter: Sequence) -> list[tf.Tensor]:
   """Returns four words of 32 random bits, uint64, for a counter of four such words.
 
-  Unlike `random_bits`, it does not reveal its `key`, a uint64 scalar.
+  Unlike `random_bits`, this function does not reveal its `key`, a uint64 scalar.
   """
   xor = tf.bitwise.bitwise_xor
   keys = [_low(tf.cast(key, tf.uint64)), _high(tf.cast(key, tf.uint64))]

@@ -271,13 +271,13 @@ class OwnAndSampled:
     """Returns the rows that a client requests.
 
     Fails if an id is outside [0, n), or if there are more than `max_positives` distinct ids. The
-    message names the client.
+    error message names the client.
 
     Args:
       ids: int32 [k], the rows that the labels of all the client's examples name.
       seed: int32 [2], draws the negatives and the order of the ids in this round.
-      client_id: the client's id for messages.
-      noun: the word for a row's item in messages.
+      client_id: the client's id for error messages.
+      noun: the word for an item of the table in error messages.
       lasting: the source of draws that a client keeps, for schedules different from 'fresh'.
       features: int32 [m], the rows that the client's features name, or None. The client requests
         these rows, too. A row that both labels and features name is requested once.

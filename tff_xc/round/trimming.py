@@ -15,12 +15,12 @@ then never be learned.
 
 A merge uses the trimmed mean in place of its own mean. `merge.SumRows` multiplies the trimmed mean
 by the share of clients that received the row, so beta = 0 gives its own mean with equal weights.
-`merge.SumRows` with `row_renormalise`, and `merge.ReplaceRows`, do not multiply.
+`merge.SumRows` with `row_renormalise`, and `merge.ReplaceRows`, do not multiply by this share.
 
-A row is therefore only as safe as the majority of the clients that received it. If an attacker is
-the only client that received a row, the attacker alone decides the row's change. `merge.SumRows`
-divides this change by the number of clients. Bounds (`tff_xc.options.robust`) do not depend on the
-number of clients that received a row.
+Because only the clients that received a row decide its change, the row is only as safe as the
+majority of these clients. If an attacker is the only client that received a row, the attacker alone
+decides the row's change. `merge.SumRows` divides this change by the number of clients. Bounds
+(`tff_xc.options.robust`) do not depend on the number of clients that received a row.
 
 The server needs the unencrypted updates of all clients side by side. This takes memory for K
 encoders and all rows sent, and secure sums are not possible.
