@@ -40,8 +40,8 @@ class Sampled(base.Server, base.Federated):
 
   server_adam_rows: str = hp.field(
     'all',
-    "rows that the server's Adam updates. 'all': all rows; 'requested': only the rows that"
-    ' clients requested in the round. This lazy Adam is faster with many classes, but differs from'
+    "rows that the server's Adam updates. 'all': all rows; 'requested' (lazy Adam): only the rows"
+    ' that clients requested in the round. Lazy Adam is faster with many classes, but differs from'
     ' Adam',
     choices=('all', 'requested'),
     of='server_optimizer',
@@ -94,9 +94,9 @@ class FedSS(Sampled):
   negatives_schedule: str = hp.field(
     'fresh',
     "how a client's negatives change from round to round. 'fresh': new negatives in every round,"
-    " as in the paper; 'sticky': always the same negatives; 'partial': a share of the negatives is"
-    " replaced; 'randomized': the client requests each class at random, its own classes with a"
-    ' higher probability. Fewer new negatives reveal less over several requests; see'
+    " as in the paper; 'sticky': always the same negatives; 'partial': every round replaces a share"
+    " of the negatives; 'randomized': the client requests each class at random, its own classes"
+    ' with a higher probability. Fewer new negatives reveal less over several requests; see'
     ' docs/privacy.md',
     choices=('fresh', 'sticky', 'partial', 'randomized'),
   )

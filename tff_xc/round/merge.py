@@ -66,8 +66,8 @@ class SumRows:
   12, with n_tot over all K clients).
 
   Attributes:
-    row_renormalise: whether to divide a row only by the weight of the clients that received this
-      row, which is not in the paper.
+    row_renormalise: whether to divide the sum of a row's changes only by the weight of the clients
+      that received this row. The paper divides by the weight of all clients.
     takes_optimizer: whether the table's optimizer applies the mean change.
     secure_bound: if not None, clients clip numbers to this absolute value, and a secure sum adds
       their whole tables (see `tff_xc.options.secure_sums`).

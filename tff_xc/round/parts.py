@@ -45,10 +45,10 @@ class Local(NamedTuple):
   # out.
   gradients: Callable[[], tuple]
   rate: float | tf.Tensor  # The client's learning rate in this round.
-  # Takes a function of embeddings [B, d]. For each of the N received class rows, it adds up the
-  # function's values over the client's examples of the class. Returns (these sums float32 [N, d],
-  # numbers of examples float32 [N]). `after` computes the embeddings in inference mode. Each
-  # example must have one label.
+  # Takes a function of embeddings [B, d]. Adds up the function's values over the client's examples
+  # of each of the N received classes. Returns (these sums float32 [N, d], numbers of examples
+  # float32 [N]). The embeddings are those of the weights `after`, in inference mode. Each example
+  # must have one label.
   embedded: Callable[[Callable], tuple] | None = None
   held: Mapping[str, Any] = {}  # `request.SelectedRows` by table.
   of_server: Mapping[str, tf.Tensor] = {}  # The server's values of received rows, by table.

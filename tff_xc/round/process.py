@@ -82,8 +82,8 @@ def build_process(
     aggregator/...: the scalars that `model_aggregator` measures, under the aggregator's own names,
       such as aggregator/zeroing/zeroed_count.
 
-  If there are no clients for a mean or maximum, it is nan, except `local_batches`, which is 0. Some
-  parts, such as bounds, and some server steps add metrics.
+  A mean or maximum over no clients is nan, except `local_batches`, which is then 0. Some parts, such
+  as bounds, and some server steps add metrics.
   """
   pair = randomness.pair(seed)
   for part in algorithm.parts:
@@ -195,7 +195,7 @@ class _Exchange:
 
     `beside` [n] has one number for each row, which clients receive with the row, or is None. `own`
     [n, row_dim] has the rows of a frozen table that clients use as a whole. Their computations
-    contain it as a constant, so it is not sent. For all other tables, `own` is None.
+    contain this table as a constant, so it is not sent. For all other tables, `own` is None.
     """
     optimizer = table.optimizer
     self._request = table.request
