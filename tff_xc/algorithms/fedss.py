@@ -191,8 +191,8 @@ class NegOnly(FedSS):
 
   equal_negatives: bool = hp.field(
     False,
-    'let NegOnly sample m + |P_k| - 1 negatives. Each example then has as many other classes as'
-    ' in FedSS with m negatives (FedSS, fig. 6)',
+    'let NegOnly sample m + |P_k| - 1 negatives. The softmax of each example then has as many other'
+    ' classes as in FedSS with m negatives (FedSS, fig. 6)',
   )
 
   def make(self, model, facts):

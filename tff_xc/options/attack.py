@@ -1,6 +1,6 @@
 """Simulated attacks on the training: which clients attack, and how.
 
-Attackers run the round's program with one change:
+Attackers run the round's program with one of these changes:
 
 flip_labels: each label y becomes n - 1 - y (Fang, Cao, Jia, Gong: "Local Model Poisoning
   Attacks to Byzantine-Robust Federated Learning", USENIX Security 2020). Attackers request

@@ -82,9 +82,9 @@ class Privacy(option.Option):
   )
   dp_clip_quantile: float = hp.field(
     0.0,
-    "adapt the clipping norm privately to this quantile of the norms of the clients' updates; 0: the"
-    ' norm does not change. With an adaptive norm, adding the noise takes a pass over all rows in'
-    ' each round',
+    "adapt the clipping norm privately to this quantile of the norms of the clients' updates; 0:"
+    ' the norm does not change. With an adaptive norm, adding the noise takes a pass over all rows'
+    ' in each round',
     least=0,
     below=1,
     of='dp',

@@ -82,8 +82,8 @@ def build_process(
     aggregator/...: the scalars that `model_aggregator` measures, under the aggregator's own names,
       such as aggregator/zeroing/zeroed_count.
 
-  A mean or maximum over no clients is nan, except `local_batches`, which is then 0. Some parts, such
-  as bounds, and some server steps add metrics.
+  A mean or maximum over no clients is nan, except `local_batches`, which is then 0. Some parts,
+  such as bounds, and some server steps add metrics.
   """
   pair = randomness.pair(seed)
   for part in algorithm.parts:
