@@ -90,15 +90,16 @@ def load(
   seed: int = 0,
   expected: Counts = OFFICIAL,
 ) -> 'client_data.FederatedDataset':
-  """Loads the data set into memory, 180 MB, and assigns its training images to clients.
+  """Loads the data set into memory (180 MB), and assigns its training images to clients.
 
   `x` is uint8 [32, 32, 3], and the test set is the official one. `split` is one of:
 
   - 'class': a client has one class, and `clients_per_class` clients share each class
     evenly. Client ids are 'class/0' or 'class/0/0'.
   - 'dirichlet': a Dirichlet split with `concentration`, `num_clients` and `seed`.
-  - The path of a CSV file `user_id,image_id,class`, or of a folder with this file, named
-    `federated_train.csv`. An image id is the image's index in the official order.
+  - The path of a CSV file with the columns `user_id,image_id,class`, or of a folder that
+    has this file as `federated_train.csv`. An image id is the image's index in the official
+    order.
 
   Raises `errors.InputError` if the data are missing, damaged or incomplete, or if the split
   does not fit the data.
@@ -217,7 +218,7 @@ def _parse_pickle(content: bytes, layout: Layout) -> Part:
 
 
 def _encode(text: str, encoding: str = 'latin1') -> bytes:
-  """Returns the bytes that old pickle protocols of Python 3 store as this text."""
+  """Converts text back to bytes. Old pickle protocols of Python 3 store bytes as text."""
   return text.encode(encoding)
 
 

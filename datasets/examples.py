@@ -82,8 +82,8 @@ class Examples:
   class_names: Sequence[str]  # [n]
   # [N], the ids by which split files name the examples: strings or integers.
   ids: Texts | range | np.ndarray
-  # int32 [N], indices into `user_names` followed by `test_user_names`. -1: the example has
-  # no user. None: all users are unknown.
+  # int32 [N], indices into the joined list `[*user_names, *test_user_names]`. -1: the example
+  # has no user. None: all users are unknown.
   users: np.ndarray | None = None
   user_names: Sequence[str] = ()  # In the order of the input.
   # int64, the indices of the test examples, in the order of the test set. Empty: the test
@@ -154,7 +154,7 @@ class Examples:
     )
 
   def numbered(self, names: Sequence[str]) -> Examples:
-    """Replaces each label by the index of its class in `names`, or by -1."""
+    """Replaces each label by the index of its class in `names`, or by -1 if it is not there."""
     place = {name: label for label, name in enumerate(names)}
     new = np.array([*(place.get(name, -1) for name in self.class_names), -1], np.int32)
     return dataclasses.replace(self, labels=new[self.labels], class_names=names)
@@ -168,7 +168,7 @@ class Examples:
     return self.numbered([self.class_names[label] for label in classes.tolist()])
 
   def listed(self, file: str) -> Examples:
-    """Renumbers the classes in the order of the names in `file`; '': changes nothing."""
+    """Renumbers the classes in the order of the names in `file`, unless `file` is ''."""
     if not file:
       return self
     places, names = listed(self.class_names, file)
@@ -217,15 +217,16 @@ class Block(NamedTuple):
 
   names: list[str]  # Each image's path, or each example's line or row number in its file.
   raw: tuple[np.ndarray, ...]  # The arguments of `predictor.Predictor`.
-  # The possible names of each example's label, the likeliest first. Sparse text has sets of
-  # labels instead, bool [b, n]. None: there are no labels.
+  # The possible names of each example's label. The first name that is a class of the model is
+  # used. Sparse text has sets of labels instead, bool [b, n]. None: there are no labels.
   labels: list[tuple[str, ...]] | sparse.csr_matrix | None
   # The name of each image's folder.
   folders: Sequence[str] = ()
   # A key that identifies each example: its absolute path, with all links resolved.
   keys: Sequence[str] = ()
-  # The images that cannot be read: (index, name, reason). The index also counts damaged
-  # images. The other fields leave damaged images out and may therefore be empty.
+  # The images that cannot be read: (index, name, reason). The index is the image's position
+  # among all images of the block, readable or not. The other fields have only the readable
+  # images, and are empty if there are none.
   damaged: Sequence[tuple[int, str, str]] = ()
   # bool [b, n], the classes that the predictions must leave out; None: no class.
   seen: sparse.csr_matrix | None = None
@@ -243,8 +244,8 @@ def bags(x: sparse.csr_matrix) -> tuple[np.ndarray, ...]:
 def of_labels(labels: np.ndarray | sparse.csr_matrix, num_classes: int | None = None) -> Examples:
   """Makes training examples from labels; their ids and class names are numbers from 0.
 
-  If `num_classes` is None, n is the number of columns of sets of labels [N, n], or the
-  largest single label plus one.
+  If `num_classes` is None, the number of classes is n for sets of labels [N, n], and the
+  largest label plus one for single labels [N].
   """
   if num_classes is None:
     is_sets = sparse.issparse(labels)
@@ -259,8 +260,8 @@ def of_parts(
   """Joins training, test and retrieval examples that were read separately.
 
   `test` has the same classes as `train`. The result numbers the users of `test` after the
-  users of `train`. `retrieval` has different classes and numbers them from 0; the result
-  numbers them from n.
+  users of `train`. `retrieval` has different classes and numbers them from 0. The
+  result numbers them from n, the number of classes of `train`.
   """
   parts = [part for part in (train, test, retrieval) if part is not None]
   if len(parts) == 1:
@@ -304,7 +305,7 @@ def require_two(num_classes: int, where: str, cure: str) -> None:
 def check_classes(num_classes: int, where: str | os.PathLike) -> None:
   """Raises InputError if there are more than `MOST_CLASSES` classes.
 
-  The labels then probably do not count from 0.
+  So many classes usually mean that the labels are not numbered from 0.
   """
   if num_classes > MOST_CLASSES:
     raise errors.InputError(
@@ -374,7 +375,7 @@ class Codes:
     self._parts = []
 
   def add(self, names: Iterable[str]) -> None:
-    """Adds the names of further rows."""
+    """Adds a name for each new row."""
     self._parts.append(np.fromiter(map(self._places.__getitem__, names), np.int32))
 
   @property

@@ -77,9 +77,9 @@ def split(
 ) -> partitions.Split:
   """Holds out a share of each class as the test set, and assigns the rest to clients.
 
-  The share of a class is rounded up or down at random. Examples with a label below 0 and
-  the only example of a class are not held out. Raises `errors.InputError` if the test set
-  or the training set is empty.
+  The number of examples that a class holds out is rounded up or down at random. A class with
+  a single example keeps it. Examples with a label below 0 are in neither set. Raises
+  `errors.InputError` if the test set or the training set is empty.
   """
   labels = examples.labels
   test = hold_out.by_fraction(labels, test_share, [seed, _TEST], 'test_share')
@@ -101,9 +101,9 @@ def deal(
 
   The function shuffles the examples of a class before it cuts the class. The last shard of
   a class may be smaller. Examples with a label below 0 go to no client. No client has two
-  shards of one class. There are as few clients as possible: the number of shards divided
-  by `shards_per_client`, but at least the number of shards of the largest class. So some
-  clients have fewer than `shards_per_client` shards.
+  shards of one class, so there are at least as many clients as the largest class has shards.
+  Otherwise, the number of clients is the number of shards divided by `shards_per_client`,
+  rounded up. Some clients may have fewer than `shards_per_client` shards.
   """
   random = np.random.default_rng(seed)
   order = random.permutation(np.flatnonzero(labels >= 0))
@@ -125,13 +125,13 @@ def deal(
 
 
 def _owners(shards: np.ndarray, shards_per_client: int, random) -> np.ndarray:
-  """Returns the client of each shard, int64 [S]; `shards` int [n] counts each class's shards.
+  """Returns the client of each shard, int64 [S]; `shards` int [n] has each class's number.
 
-  The function goes through the shards class by class, in rounds. In a round, each client
-  gets one shard, in a new random order of clients. A class has at most as many shards as
-  there are clients. So a client could get two shards of a class only if the class begins in
-  one round and ends in the next. Then the next round gives the rest of the class to clients
-  that have no shard of this class.
+  The function goes through the shards class by class, and hands them out in rounds. In each
+  round, every client gets one shard, and the order of the clients is random. A class has at
+  most as many shards as there are clients. So a client could get two shards of a class only
+  if the class begins in one round and ends in the next. In this case, the next round gives
+  the rest of the class to clients that have no shard of this class.
   """
   total = int(shards.sum())
   clients = max(-(-total // shards_per_client), int(shards.max()))

@@ -7,16 +7,17 @@
   train2017_locations.json       an array of {id, lat, lon, date, user_id}, null if
                                  unknown. inat2017_locations.zip may contain this file
 
-The module reads all files as streams. An image's id in split files is its file name
-without folder and suffix, as in TFF's files. https://github.com/visipedia/inat_comp, 2017.
+The files come from https://github.com/visipedia/inat_comp, folder 2017. The module reads all
+files as streams. An image's id in split files is its file name without folder and suffix, as
+in TFF's files.
 
 A split samples 100 training images from each class that has at least 100. The clients are
 the users who took the images, or cells of the earth's surface (Hsu, Qi and Brown:
 Federated Visual Classification with Real-World Data Distribution, ECCV 2020). S2, Google's
 division of the sphere, defines the cells. The cells of level 0 are the six faces of a
 cube, and each cell has four children, down to level 30. A cell's id has 64 bits: three for
-the face, two for each level, then a one and zeros. So the bits for a cell's face and levels
-begin with those of its parent. https://s2geometry.io.
+the face, two for each level, then a one and zeros. So a cell's bits for face and levels begin
+with its parent's bits. https://s2geometry.io.
 """
 
 import collections
@@ -183,7 +184,7 @@ def by_cell(
 
 
 def _balanced(examples, seed: int, images_per_class: int):
-  """Samples `images_per_class` images of each class that has as many.
+  """Samples `images_per_class` images of each class. Classes with fewer images are left out.
 
   Returns the indices of the images, ascending, and the classes.
   """

@@ -1,8 +1,9 @@
 """Scores three baselines on item histories. The baselines need no training.
 
-Each baseline ranks all items with counts of the training rows:
+A row is one item of a user's history. Each baseline ranks all items by what it counts in the
+training rows:
 
-  popularity    ranks items by their number of rows.
+  popularity    ranks items by their numbers of rows.
   markov        ranks item b by how often b came directly after the user's last item. Ties
                 go to the more popular item.
   cooccurrence  ranks item b by the sum of count(a, b) / ((sqrt(popularity(b)) + 5) r) over
@@ -19,7 +20,7 @@ import scipy.sparse
 from tff_xc.data import pool as pool_lib
 
 _WINDOW, _RECENT, _SHRINKAGE = 5, 10, 5.0
-_AT_ONCE = 2**20  # The largest number of scores in a block of two or more examples.
+_AT_ONCE = 2**20  # About the largest number of scores in a block of examples.
 RANK = 10  # The cutoff k of hit@k and nDCG@k.
 
 
@@ -63,7 +64,7 @@ def scores(
 
 
 def _pairs(users, items, is_train, age: int, n: int) -> scipy.sparse.csr_matrix:
-  """Counts how often item b came `age` items after item a; returns a matrix [n, n] of (a, b)."""
+  """Counts how often item b came `age` items after item a; returns a matrix [a, b]."""
   first, second = slice(None, -age), slice(age, None)
   kept = (users[first] == users[second]) & is_train[first] & is_train[second]
   places = items[first][kept], items[second][kept]
@@ -103,7 +104,8 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
 def _blocks(newest: pool_lib.Ranges, more, sizes) -> Iterator[slice]:
   """Yields slices of examples with at most about `_AT_ONCE` scores.
 
-  An example has `more` int [e] scores, plus `sizes` int [n] for each of its recent items.
+  The number of scores of an example is its entry in `more` int [e], plus the entry in `sizes`
+  int [n] of each of its recent items.
   """
   each = np.append(0, np.cumsum(sizes[newest.ids]))
   upto = np.cumsum(each[newest.stops] - each[newest.starts] + more)

@@ -33,7 +33,7 @@ _TRAIN, _VALIDATION, _TEST = range(3)
 # A user with fewer items has no validation example, because no training example would be
 # left.
 _LEAST = 4
-_ENTRY_BYTES = 40  # The memory that one item of an example's features needs.
+_ENTRY_BYTES = 40  # The bytes of memory that one item of an example's features needs.
 
 
 class Columns(NamedTuple):
@@ -56,7 +56,8 @@ class Options(NamedTuple):
   # items that the user already has.
   leave_out_seen: bool = True
   classes: str = ''  # A file with all item names, one per line; '': the table's items.
-  # Whether to hold out the items just before the test items. They choose the best round.
+  # Whether to hold out the items just before the test items. The scores on the held-out items
+  # decide which round is the best.
   validation: bool = True
   # If true, an example is a sequence of up to `history` items of a user and the next item,
   # and all items except the first are targets. If false, an example has one target.
@@ -121,8 +122,8 @@ def read(path: str | os.PathLike, columns: Columns, least: int = 2, advice: str 
   """Reads a table; times are numbers or dates (ISO 8601).
 
   Raises `errors.InputError` if the file is missing or damaged, lacks a column, has a row
-  without a user, item or time, or has fewer than `least` items. `advice` is passed to
-  `columns_of`.
+  without a user, item or time, or has fewer than `least` different items. `advice` is passed
+  to `columns_of`.
   """
   named = columns_of(path, columns, advice)
   users, items, times = examples_lib.Codes(), examples_lib.Codes(), []
@@ -294,8 +295,8 @@ def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
 def _parted(found: Histories, options: Options) -> tuple[np.ndarray, np.ndarray]:
   """Returns two arrays, int [N], for the N items of all users.
 
-  The first array has the index of the first item of the item's user. The second array has
-  _TRAIN, _VALIDATION or _TEST.
+  The first array says for each item at which index its user's items start. The second array
+  has _TRAIN, _VALIDATION or _TEST.
   """
   sizes = np.bincount(found.users, minlength=len(found.user_names))
   ends = np.cumsum(sizes)[found.users]
@@ -350,7 +351,7 @@ def of_model(path: str | os.PathLike, description, class_names) -> Histories:
 
 
 def blocks(found: Histories, description, size: int) -> Iterator[examples_lib.Block]:
-  """Yields the users of a result of `of_model` in blocks.
+  """Yields the users that `of_model` returned, in blocks of at most `size` users.
 
   A model predicts the next item of each user.
   """

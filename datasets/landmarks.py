@@ -2,7 +2,8 @@
 
   train.csv              id,url,landmark_id
   train_attribution.csv  id,url,author,license,title
-  train_clean.csv        landmark_id,images: ids with spaces between them
+  train_clean.csv        landmark_id,images; the second column has the ids of all images of the
+                         landmark, with spaces between them
 
 Each file may be compressed with gzip (`.gz`). An image's user is its author. Weyand et
 al.: Google Landmarks Dataset v2, CVPR 2020;
@@ -12,8 +13,8 @@ Hsu, Qi and Brown (2020) keep landmarks with at least 30 images by at least 10
 authors, and authors with at least 30 images of at least 5 landmarks. They do not say
 which filter they apply first. After one filter has removed images, landmarks or authors
 may fail the other filter. This module therefore repeats both filters until nothing
-changes. The result is the largest set of images that passes both filters, and it does not
-depend on their order.
+changes. The order of the filters does not matter: the result is always the largest set of
+images that passes both filters.
 """
 
 import pathlib
@@ -116,9 +117,9 @@ def split(
 ) -> partitions.Split:
   """Makes a client of each author who passes `fixed_point`, and a test set of other authors.
 
-  The test set is a random sample of at most `max_test` images of each remaining landmark,
-  by authors who are not clients. Images by unknown authors are left out. Raises
-  `errors.InputError` if no image passes.
+  The test set has at most `max_test` random images of each landmark that passes
+  `fixed_point`, by authors who are not clients. Images by unknown authors are left out.
+  Raises `errors.InputError` if no image passes.
   """
   landmarks, authors = examples.labels, examples.users
   kept = fixed_point(

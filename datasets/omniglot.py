@@ -5,10 +5,11 @@ program induction, Science 350 (2015). The data set has 1,623 characters of 50 a
 Each of 20 people drew each character once. Drawers are numbered within each alphabet, so
 'Greek/07' and 'Latin/07' are two clients.
 
-The model learns the 964 background classes. The first 16 drawers (by default) of each
-background alphabet are the 480 training clients. The 3,856 background images by other
-drawers are the test set for top-1 accuracy. The 13,180 images of the 659 evaluation
-classes are the retrieval set. Nobody trains on these classes, and their labels start at 0.
+Each character is a class. Omniglot divides the alphabets into 30 background alphabets with 964
+classes, which the model learns, and 20 evaluation alphabets with 659 classes, on which nobody
+trains. The first 16 drawers (by default) of each background alphabet are the 480 training
+clients. The 3,856 background images by other drawers are the test set for top-1 accuracy. The
+13,180 evaluation images are the retrieval set, with labels from 0.
 
 The module reads the drawings from one of two sources. `omniglot_1623.npz` is one file of
 packed bits (see `_of_npz`). The official `images_background` and `images_evaluation` are
@@ -46,7 +47,7 @@ _GET_IT = (
 
 
 class Counts(NamedTuple):
-  """The counts of a complete copy. The module refuses a copy with other counts."""
+  """The required numbers of classes, of alphabets, and of drawers of each alphabet."""
 
   background: int = 964
   evaluation: int = 659
@@ -74,8 +75,7 @@ def load(
   `x` is uint8 [image_size, image_size], 255 for ink and 0 for paper. `image_size` is 1 to
   105. The first `train_drawers` drawers of each background alphabet are the training
   clients, and the images by other drawers are the test set. Raises `errors.InputError` if
-  an argument is bad, or the data are missing, are damaged or do not have the `expected`
-  counts.
+  the data are missing, are damaged or do not have the `expected` numbers.
   """
   # `find` does not need these modules.
   import tensorflow as tf

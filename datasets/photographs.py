@@ -5,11 +5,11 @@ folder, unless a split file names the users and classes of the images (`splits.d
 An image is decoded when it is used, by one thread per core. The decoded images are cached
 up to a limit.
 
-A file in the user's cache folder records which images can be decoded. For each image it
-has a key of 8 bytes, a hash of the image's name and of its file's size and time. So an
-image is checked only once, even if the split changes or the user interrupts the check. An
-image that cannot be decoded is checked again each time, because a disk error may be
-temporary.
+A file in the user's cache folder records which images can be decoded. For each of these
+images, it has a key of 8 bytes: a hash of the image's name and of its file's size and time.
+So a good image is checked only once, even if the split changes or the user interrupts the
+check. An image that cannot be decoded is checked again each time, because a disk error may
+be temporary.
 """
 
 import concurrent.futures

@@ -56,7 +56,7 @@ def read(
   corrupt: str = '',
   class_names: Sequence[str] | None = None,
 ) -> Inputs:
-  """Opens the inputs `paths`, which all have the model's kind.
+  """Opens the inputs `paths`, which must all be of the kind that the model takes.
 
   A block has at most `size` examples. `label_column` is the column of labels in a table. If
   it is '', the function uses the label column of the training table, if the table has this
@@ -117,7 +117,7 @@ def _is_arrays(path: str) -> bool:
 
 
 def _check_kind(path: str, wanted: str) -> None:
-  """Raises InputError if a path does not exist or looks like another model's input."""
+  """Raises InputError if a path does not exist or seems to be of a kind that is not `wanted`."""
   is_folder = os.path.isdir(path)
   if not is_folder and not zipped.is_file(path):
     raise errors.InputError(f'{path} does not exist; give another file')

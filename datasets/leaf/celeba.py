@@ -61,8 +61,8 @@ def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:
   for name in x:
-    # A NumPy array of dtype S drops NULs, and lone surrogates cannot be encoded. Neither is
-    # printable.
+    # `isprintable` also refuses NULs, which NumPy's dtype S drops, and lone surrogates, which
+    # cannot be encoded.
     if (
       type(name) is not str or not name.isprintable() or not 0 < len(name.encode()) <= _LONGEST_NAME
     ):

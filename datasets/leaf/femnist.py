@@ -4,8 +4,8 @@ LEAF's data set has 3,550 writers and 805,263 images of 62 classes: 0-9, A-Z, a-
 White is 1.0.
 
 LEAF's code that groups the images by writer duplicates the first image of every writer
-except the very first writer. The two copies are consecutive. The papers train with the
-duplicates. `drop_duplicates` leaves the second copy out.
+except the very first writer. The two copies are consecutive. Papers that use LEAF's files
+train with the duplicates. `drop_duplicates` leaves the second copy out.
 """
 
 import contextlib
@@ -58,8 +58,8 @@ def read(
 def in_fewest_bytes(read_as: Callable) -> Mapping[str, np.ndarray]:
   """Returns `read_as(convert)`, with the smallest dtype that represents all pixels.
 
-  `convert` is a function of images in [0, 1]. It returns uint8 if all pixels are k / 255,
-  and float32 otherwise.
+  `convert` takes images in [0, 1]. It converts them to uint8 if all pixels of the data set are
+  k / 255, and otherwise to float32.
   """
   try:
     return read_as(_levels)
@@ -87,7 +87,7 @@ def _levels(x: np.ndarray) -> np.ndarray:
 
 
 def _duplicates(users: leaf_users.Users, x: np.ndarray, y: np.ndarray) -> list[int]:
-  """Returns the indices of all users' second images that equal the user's first image."""
+  """Returns the index of each user's second image that, with its label, equals the first."""
   first = np.asarray(users.starts)[users.sizes >= 2]
   first = first[y[first] == y[first + 1]]
   return [i + 1 for i in first if (x[i] == x[i + 1]).all()]

@@ -2,7 +2,8 @@
 
 An example is 80 successive characters of a role, and the label is the next character.
 LEAF's data set has 1,129 roles and 4,226,158 examples. The module reads LEAF's JSON, or
-makes the data set from Project Gutenberg's text. Both ways give the same counts.
+makes the data set from Project Gutenberg's text. Both ways give equally many roles and
+examples.
 
 LEAF makes its data set from Project Gutenberg's etext 100 in the version before 2018
 (`pg100.txt`), with one user for each speaking role of each play. This module follows LEAF's
@@ -89,7 +90,7 @@ def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples
   kept = ((number, line.rstrip('\r\n')) for number, line in lines if line.strip())
   while block := list(itertools.islice(kept, size)):
     last = [re.sub('  +', ' ', line)[-length:].rjust(length) for _, line in block]
-    # The code 127 is in no alphabet, so it replaces all characters outside ASCII.
+    # All characters outside ASCII get the code 127, which is in no alphabet.
     codes = [[min(ord(c), 127) for c in line] for line in last]
     names = [str(number) for number, _ in block]
     yield examples_lib.Block(names, (np.array(codes, np.uint8),), None)

@@ -1,17 +1,21 @@
-"""Reads the data sets that TFF hosts. Their sources are those of LEAF's data sets.
+"""Reads the data sets that TFF hosts, which have the same sources as LEAF's data sets.
 
-emnist-tff       has 3,400 writers and 749,068 images; LEAF has 3,550 and 805,263.
+emnist-tff       has 3,400 writers and 749,068 images. LEAF has 3,550 writers and 805,263
+                 images.
 celeba-tff       has the same 9,343 celebrities as LEAF, and the same 200,288 images,
                  already resized to 84 by 84. TFF splits the celebrities into 8,408 for
                  training and 935 for testing.
 shakespeare-tff  has 715 roles and 2,585,814 windows, because TFF keeps only roles
-                 with at least two snippets of text; LEAF has 1,129 and 4,226,158.
+                 with at least two snippets of text. LEAF has 1,129 roles and 4,226,158
+                 windows.
 
 In EMNIST and Shakespeare, TFF splits each client's examples into training and test
-examples. This module joins both, training examples first. Then it splits the clients,
-sorted by id, like LEAF. It reads the files of TFF's load_data, in one of two formats.
-HDF5: `<name>_train.h5` and `<name>_test.h5`, with `examples/<client>/<column>`. SQLite: a
-table `examples` with the columns split_name, client_id and serialized_example_proto, a
+examples. This module joins both, training examples first. Then it sorts the clients by id,
+and splits them into training and test clients by LEAF's rule.
+
+The module reads the files of TFF's load_data, in one of two formats. HDF5:
+`<name>_train.h5` and `<name>_test.h5`, with `examples/<client>/<column>`. SQLite: a table
+`examples` with the columns split_name, client_id and serialized_example_proto, a
 `tf.train.Example`.
 """
 

@@ -166,7 +166,7 @@ def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
 
 
 def refuse(where: str, what: str, found, expected: str) -> NoReturn:
-  """Raises InputError that shows the first 40 characters of a value of the JSON."""
+  """Raises an InputError that shows the first 40 characters of a value of the JSON."""
   raise errors.InputError(f'{where}: {what} {found!r:.40}, expected {expected}; mend the file')
 
 
@@ -179,8 +179,8 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
   """Lists the examples of all files; the examples of test users are the test set.
 
   An example's id is its index. Examples are sorted by user in the order of "users",
-  training files first. If all labels are whole numbers, they are the class numbers. Other
-  labels, such as Shakespeare's characters, are sorted and numbered.
+  training files first. If all labels are whole numbers below 2^20, they are the class numbers.
+  Other labels, such as Shakespeare's characters, are sorted and numbered.
   """
   users, labels_of = [], []
   for paths in (files.train or files.all, files.test):
