@@ -100,10 +100,10 @@ def deal(
   """Cuts each class into shards, and assigns the shards to clients at random.
 
   The function shuffles the examples of a class before it cuts the class. The last shard of
-  a class may be smaller. Examples with a label below 0 go to no client. No client has two
-  shards of one class, so there are at least as many clients as the largest class has shards.
-  Otherwise, the number of clients is the number of shards divided by `shards_per_client`,
-  rounded up. Some clients may have fewer than `shards_per_client` shards.
+  a class may be smaller. Examples with a label below 0 go to no client. The number of clients
+  is the number of shards divided by `shards_per_client`, rounded up. If a class has more
+  shards than this, there are as many clients as this class has shards, because no client has
+  two shards of one class. Some clients may have fewer than `shards_per_client` shards.
   """
   random = np.random.default_rng(seed)
   order = random.permutation(np.flatnonzero(labels >= 0))

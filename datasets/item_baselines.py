@@ -64,7 +64,7 @@ def scores(
 
 
 def _pairs(users, items, is_train, age: int, n: int) -> scipy.sparse.csr_matrix:
-  """Counts how often item b came `age` items after item a; returns a matrix [a, b]."""
+  """Counts how often item b came `age` items after item a; returns [n, n], indexed by (a, b)."""
   first, second = slice(None, -age), slice(age, None)
   kept = (users[first] == users[second]) & is_train[first] & is_train[second]
   places = items[first][kept], items[second][kept]

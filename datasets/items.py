@@ -59,8 +59,8 @@ class Options(NamedTuple):
   # Whether to hold out the items just before the test items. The scores on the held-out items
   # decide which round is the best.
   validation: bool = True
-  # If true, an example is a sequence of up to `history` items of a user and the next item,
-  # and all items except the first are targets. If false, an example has one target.
+  # If true, an example is a sequence of up to `history` + 1 successive items of a user, and
+  # all items except the first are targets. If false, an example has one target.
   sequences: bool = False
   # The largest number of test examples, and of validation examples. If there are more, a
   # random sample is used. 0: no limit.
@@ -247,7 +247,7 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
     pool = dataclasses.replace(pool, entries=np.concatenate(sizes))
   if options.sequences:
     # Keep every `history`-th training example of a user, counted from the last one. Then
-    # each item is a target once.
+    # each item except the user's first one is a target once.
     left = np.cumsum(is_train[::-1])[::-1]
     is_train &= (left - left[_ends(owners, is_train)]) % options.history == 0
   training = np.unique(owners[is_train])

@@ -25,9 +25,9 @@ def load_images(
 ) -> client_data.FederatedDataset:
   """Loads a .npz file of images.
 
-  If there is a file `choice.classes`, its names are the classes. Otherwise, the number of
-  classes is the largest label plus one. Images are scaled and cropped to squares of `side` pixels, as by
-  `decode.square`. If `side` is 0, the square has the shorter side of the images. Raises
+  If `choice.classes` is a file, its names are the classes. Otherwise, the number of classes
+  is the largest label plus one. Images are scaled and cropped to squares of `side` pixels, as
+  by `decode.square`. If `side` is 0, the square has the shorter side of the images. Raises
   `errors.InputError` if the file is missing or damaged, lacks an array, or has an array of
   the wrong shape, dtype or range.
   """
@@ -131,7 +131,7 @@ def _parts(
 def _federated(
   name: str, arrays: arrays_lib.Arrays, found: deal.Parts, **more
 ) -> client_data.FederatedDataset:
-  """Makes a data set from checked arrays and the result of `deal.parts`; `more` are fields."""
+  """Makes a data set from checked arrays and a result of `deal.parts`; `more` are its fields."""
   train, test, retrieval = (
     pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y']) if f'{part}x' in arrays else None
     for part in arrays_lib.PARTS

@@ -87,7 +87,7 @@ def _levels(x: np.ndarray) -> np.ndarray:
 
 
 def _duplicates(users: leaf_users.Users, x: np.ndarray, y: np.ndarray) -> list[int]:
-  """Returns the index of each user's second image that, with its label, equals the first."""
+  """Returns the indices of second images that equal their user's first image and its label."""
   first = np.asarray(users.starts)[users.sizes >= 2]
   first = first[y[first] == y[first + 1]]
   return [i + 1 for i in first if (x[i] == x[i + 1]).all()]

@@ -46,7 +46,7 @@ class Files(NamedTuple):
 def find(name: str, data_dir: str | os.PathLike) -> Files:
   """Finds the files of a data set such as 'femnist'; opens no file.
 
-  Raises `errors.InputError` if there are no files, only training files or only test files.
+  Raises `errors.InputError` if it finds no files, only training files or only test files.
   """
   for place in _places(name, data_dir):
     if found := in_folder(place):

@@ -24,7 +24,8 @@ _MEAN, _DEVIATION, _FEWEST, _MOST = 21.5, 8.1, 5, 35
 # The mean and the concentration of the Beta distribution of celebrities' shares of smiles.
 _SMILING, _ALIKE = 0.482, 4.0
 _TEST_EXAMPLES = 1_000
-# The seed and one of these numbers determine each key and each random generator.
+# A key is a hash of the seed, one of these numbers, and the indices of a celebrity and a
+# photograph. A random generator has the seed [seed, number].
 _PERSON, _PHOTOGRAPH, _SIZES, _LABELS, _SAMPLE = range(5)
 _LAYERS, _NUMBERS = 13, 64
 _CHUNK = 8  # The temporary arrays of this many images fit into the cache of a processor core.

@@ -22,21 +22,20 @@ from datasets.splits import rules
 from tff_xc import errors
 from tff_xc.data import client_data, partition, pool
 
-# A key is a hash of the seed, one of these numbers, and further numbers.
+# A key is a hash of the seed, one of these numbers, and indices, such as the client's.
 _CLASS, _HAND, _DRAWING, _TEST_HAND, _TEST_DRAWING, _GROUP = range(6)
 # Each random stream has the seed [seed, stream, ...].
 _SIZES, _LABELS, _SAMPLE = range(3)
 # The labels and indices of this many examples need 2 GB.
 _MOST_EXAMPLES = 10**8
 
-# Some data sets have the sizes of the papers' data sets (FedSS, §4.1). Models learn the small
+# Some data sets have the sizes of data sets in papers (FedSS, §4.1). Models learn the small
 # data sets in minutes. `_class_counts` describes the classes per client of the Landmarks data
 # set.
 PRESETS: Mapping[str, Mapping[str, Any]] = {
   'glyphs': {},
   'glyphs-retrieval': {'retrieval_classes': 200},
-  # Models learn these 2,000 classes in minutes. On average, ten clients have an image of a
-  # class.
+  # Models learn these 2,000 classes in minutes. On average, a class has images at ten clients.
   'glyphs-demo': {
     'num_classes': 2_000,
     'num_clients': 400,
@@ -77,8 +76,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     'test_examples_per_class': 100,
     'class_shares': ((10, 0.495), (26, 0.271), (26, 0.234)),
     'white_paper': True,
-    # Handwritings differ twice as much as by default. With the default, FedAvg needs only 20
-    # rounds.
+    # Handwritings differ twice as much as by default. With the default, FedAvg reaches an
+    # accuracy of 80 % within 20 rounds, much faster than on FEMNIST.
     'variation': 2.0,
   },
 }
@@ -101,7 +100,7 @@ class Options:
   # client has a random sample of all classes.
   consecutive_classes: bool = False
   # The number of groups of similar classes. Class c is in group ⌊c·groups / n⌋. The classes
-  # of the retrieval set form further groups of the same size. 0 or 1: there are no groups.
+  # of the retrieval set form additional groups of the same size. 0 or 1: there are no groups.
   class_groups: int = 0
   # The share of a client's classes that come from one group, which is random for each
   # client. If the group has too few classes, the client gets all classes of the group. The
@@ -115,8 +114,8 @@ class Options:
   # have a normal distribution and are at least 1.
   examples_deviation: float = 0.0
   # Pairs (number of classes, their share of all examples) for successive groups of classes.
-  # If given, they are the distribution of each example's class, and `classes_per_client` has
-  # no effect.
+  # If given, they determine the distribution of each example's class, and
+  # `classes_per_client` has no effect.
   class_shares: tuple[tuple[int, float], ...] = ()
   # If not None, each client's class shares have a Dirichlet distribution with this total
   # concentration (`datasets.splits.dirichlet`). All classes have equally many examples. A
@@ -130,7 +129,8 @@ class Options:
   # example has a different handwriting, which belongs to no client.
   test_examples_per_class: int = 10
   max_test_examples: int = 5_000  # If there are more, the test set is a random sample.
-  retrieval_classes: int = 0  # The number of further classes in the retrieval set.
+  # The number of classes in the retrieval set. No client has these classes.
+  retrieval_classes: int = 0
   retrieval_examples_per_class: float = 5.0  # The mean. Numbers are rounded down or up.
   image_size: int = 28  # The width and height of images in pixels.
   # False: x is uint8, 255 for ink and 0 for paper. True: x is float32, 0.0 for ink and 1.0
@@ -312,9 +312,9 @@ def _class_counts(options: Options) -> np.ndarray:
   """Returns the number of classes of each client, int [clients].
 
   With `classes_range` (low, high), the client with rank r among K clients has
-  low + (high − low)·((r + ½) / K)^p classes. The exponent p makes the mean right. Few
-  clients have many classes, and most clients have few classes. For the Landmarks data set
-  (mean 90, largest 399, at least 30 images) the median is 38.
+  low + (high − low)·((r + ½) / K)^p classes. The exponent p is chosen so that the mean is
+  `classes_per_client`. Few clients have many classes, and most clients have few classes. For
+  the Landmarks data set (range 21 to 399, mean 90), the median is 38.
   """
   (low, high), mean = options.bounds, options.classes_per_client
   clients = options.num_clients

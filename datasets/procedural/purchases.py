@@ -1,9 +1,10 @@
 """Synthetic item histories of users, similar to a small data set of film ratings.
 
-Items belong to groups. In each group, the popularity of items follows Zipf's law. A user
-likes a few groups. The user's next item has one of three sources: the successor of the last
-item in its group, a group that the user likes, or any group. So the popularity of items
-predicts the next item a little, and a user's last items predict the next item better.
+Items belong to groups. Within a group, the popularity of items follows Zipf's law, and every
+item has a fixed successor. A user likes a few groups. A user's next item is the successor of
+the user's last item, or a random item of a group that the user likes, or a random item of any
+group. Random items are drawn by popularity. So the popularity of items predicts the next item
+a little, and a user's last items predict the next item better.
 """
 
 from typing import NamedTuple

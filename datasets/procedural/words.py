@@ -20,7 +20,7 @@ from datasets.splits import rules
 from tff_xc import errors
 from tff_xc.data import client_data, pool, sparse
 
-# A key is a hash of the seed, one of these numbers, and further numbers.
+# A key is a hash of the seed, one of these numbers, and indices, such as the example's.
 _CLASS, TRAIN, TEST = range(3)
 # Each random stream has the seed [seed, stream].
 _RANKS, _GROUPS = range(2)

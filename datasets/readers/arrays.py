@@ -39,7 +39,7 @@ def read(path: str | os.PathLike, names: Container[str] | None = None) -> dict[s
       f'{path} is no file; give the .npz of your data, with arrays x, y, client'
     )
   try:
-    # The mode avoids reading a large .npy file, which the next lines refuse.
+    # With `mmap_mode`, NumPy does not read the content of a .npy file, which is refused below.
     file = np.load(path, mmap_mode='r', allow_pickle=False)
     if isinstance(file, np.ndarray):
       raise ValueError('it is one array without a name')

@@ -1,7 +1,7 @@
 """Decodes images of many formats to RGB, and scales and crops them to squares.
 
 The decoder applies the rotation that cameras store in EXIF. Transparent pixels become
-white. Of 16-bit channels, the decoder keeps the higher 8 bits. Pillow converts CMYK,
+white. The decoder keeps the higher 8 bits of 16-bit channels. Pillow converts CMYK,
 palettes and greyscale. Only the first frame or page is used.
 
 A file of a few kilobytes may announce a huge number of pixels. Pillow refuses images of
@@ -41,8 +41,8 @@ DAMAGE = (
   Image.DecompressionBombError,
 )
 
-# Hide Pillow's warnings, which concern readable images with damaged EXIF or many pixels. If
-# an image has twice the number of pixels of the warning, Pillow raises an error.
+# Hide Pillow's warnings, which concern readable images with damaged EXIF or many pixels. For
+# images with more than twice as many pixels as the warning allows, Pillow raises an error.
 warnings.filterwarnings('ignore', module=r'PIL\.')
 
 
@@ -56,8 +56,8 @@ def _decoded(data: bytes, least: int, use: Callable[[Image.Image], Any]):
 
   During a call for a large image, no other thread decodes a large image. A JPEG with at
   least 2 · `least` pixels a side is decoded at 1/2, 1/4 or 1/8 of its size, which is several
-  times as fast. The smaller image still has `least` pixels a side. If `least` is 0, every
-  image is decoded at full size.
+  times as fast. The smaller image still has at least `least` pixels a side. If `least` is 0,
+  every image is decoded at full size.
   """
   image = Image.open(io.BytesIO(data), formats=_FORMATS)
   size = image.size

@@ -7,8 +7,9 @@
 The class of an image is its outermost folder. If all outermost folders are named like
 train, test or val, the class is the next folder. A single folder around all images, which
 archives often have, is ignored. If there are test images, validation images are left out.
-An image's id is its path in the folder or archive. Ids are sorted by their bytes, so that a
-folder and its archive have the same ids in the same order.
+Otherwise, validation images are the test images. An image's id is its path in the folder or
+archive. Ids are sorted by their bytes, so that a folder and its archive have the same ids in
+the same order.
 """
 
 import collections

@@ -192,9 +192,9 @@ def _of_files(path: pathlib.Path, names: examples_lib.Texts) -> tuple:
 def _stamp(file: pathlib.Path) -> list[int]:
   try:
     status = os.stat(file)
-  except OSError:  # The file is a broken link, for example, and cannot be read, either.
+  except OSError:  # For example, the file is a broken link.
     return []
-  # A change of permissions changes only the last time.
+  # A change of permissions changes only the last of the two times.
   return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 

@@ -5,7 +5,7 @@ the user's cache folder.
 
 Tars: The input is a tar, or a folder of tars such as ImageNet's, with one tar for each
 class. A tar may contain tars. An inner tar and a tar of a folder count as a folder with the
-name of the tar without `.tar`. So an image in `n01440764.tar` has the id
+name of the tar without `.tar`. So the image `n01440764_1.JPEG` in `n01440764.tar` has the id
 `n01440764/n01440764_1.JPEG`. If a tar has images itself, the tars inside it are ignored. If
 several images have the same name, the last one is used.
 
@@ -21,7 +21,7 @@ for each user, `train/USER`, and `test.tfRecord`. The examples in these files ha
   ID.jpg                    if there are no classes
 
 If no feature has the ID, the file's name without suffix and the example's index in the file
-replace it. A `/` in a name becomes `%2F`.
+replace it. A `/` in the name of a class or user becomes `%2F`.
 """
 
 import array

@@ -3,9 +3,11 @@
 The suffix of the file tells its format: `.csv` (commas), `.tsv` (tabs), `.jsonl`, `.ndjson`
 or `.parquet`. Except for Parquet, a file may be compressed (`.gz`) or in a zip
 (`a.zip/b.csv`, see `zipped`). Files with other suffixes are read as CSV. In CSV, line 1 names
-the columns, fields may be quoted, and blank lines and spaces around a field are ignored. In
-columns of names, such as classes, whole numbers, true and false become text as in JSON. In
-these columns 2.0 becomes 2, because pandas writes 2 as 2.0 if another row has no value.
+the columns, fields may be quoted, and blank lines and spaces around a field are ignored.
+
+Some columns, such as the column of classes, contain names. In these columns, whole numbers,
+true and false become text as in JSON. The number 2.0 becomes the name 2, because pandas writes
+2 as 2.0 if another row has no value.
 """
 
 import contextlib
@@ -72,8 +74,8 @@ class Batch(NamedTuple):
   def texts(self, column: str, noun: str = '') -> list[str]:
     """Converts a column to `plain` texts; whole numbers and bools become text as in JSON.
 
-    Raises InputError for other values. If `noun`, a word for the content of the column, is
-    not '', also raises InputError for an empty cell.
+    Raises InputError for other values. `noun` is a word for the content of the column. If it
+    is not '', an empty cell also raises InputError.
     """
     texts = []
     for row, value in enumerate(self.columns[column]):

@@ -79,11 +79,12 @@ def parts(
   """Applies the choice to the data: holds out a test set and assigns the rest to clients.
 
   Users without training examples do not become clients. A training example with a set of
-  labels keeps one label: the label that the split file names, or a random one. `rule`
-  (name, settings, seed) replaces the rule that `choice.split` names. `test_stream` is the
-  random stream that samples the test set. Raises `errors.InputError` if there are no users
-  or two test sets, or a split is damaged or does not fit the data. In error messages,
-  `where` names the data, and `to_name_users` says how the data could name users.
+  labels keeps one label: the label in the split file or, without a split file, a random one.
+  `rule` (name, settings, seed) replaces the rule that `choice.split` names. `test_stream` is
+  the random stream that samples the test set. Raises `errors.InputError` if there are no
+  users, if there are two test sets, or if a split is damaged or does not fit the data. In
+  error messages, `where` names the data, and `to_name_users` says how the data could name
+  users.
   """
   if choice.is_file:
     data = _of_split(data, choice, where)

@@ -130,10 +130,11 @@ def with_own_test(
   """Gives the test examples to clients as their own held-out examples.
 
   `users` has the users of the training examples, int [N], and of the test examples, int
-  [k]. It is None if a rule made the clients and the test set is a sample of the same
-  examples (`--test_fraction`). Then `owners_of` gives each test example to a client with
-  the same class. If an example has a set of labels, `seed` samples one label. The function
-  returns a data set unchanged if it has no test set or already has clients' test examples.
+  [k]. If it is None, each test example goes to a client with the same class (`owners_of`).
+  Callers pass None if a rule made the clients and the test set is a sample of the same
+  examples (`--test_fraction`). If an example has a set of labels, `seed` samples one label.
+  The function returns a data set unchanged if it has no test set or already has clients'
+  test examples.
   """
   pool, test = dataset.train.pool, dataset.test
   if test is None or dataset.held_out is not None:

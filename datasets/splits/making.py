@@ -6,9 +6,9 @@ test.csv              image_id,class, if there is a test set; also user_id, if c
 retrieval.csv         image_id,class, if the input has retrieval examples; their classes
                       are numbered after all other classes
 classes.csv           class,name,count; count is the number of clients' examples
-summary.json          the rule, its settings and the counts of the split
+summary.json          the rule, its settings, and the numbers of clients, classes and examples
 clients.png           the number of examples and the number of classes of each client
-class_counts.png      the classes of clients
+class_counts.png      the share of each class in each client's examples
 labels.png            the number of examples of each class
 map.png               the positions of each client's examples, if known
 """
@@ -33,7 +33,7 @@ from tff_xc.measure import skew
 from tff_xc.report import split_pictures, text_table
 
 SUMMARY = 'summary.json'
-# The names under which `to_text` prints the counts of a summary.
+# The names under which `to_text` prints the numbers of a summary.
 _COUNTS = {
   'clients': 'clients',
   'classes': 'classes',

@@ -44,7 +44,7 @@ def _clients(parts, count: int) -> partition_lib.Partition:
 def by_class(
   examples: examples_lib.Examples, seed, *, classes_per_client: int, clients_per_class: int
 ) -> partition_lib.Partition:
-  """Gives each client one class or several random classes, and at least one example.
+  """Gives each client one class or several random classes. Every client has examples.
 
   Yu et al. (FedAwS, ICML 2020, section 5.3) split multi-label data sets in this way, with
   one label per training example and a client for each class.
@@ -272,7 +272,7 @@ def leaf_parts(
 
   `sizes` int [U] has the number of examples of each user. `random.Random(seed)` samples a
   `train_share` of the users with at least `min_examples` for training, like LEAF's
-  split_data with `--spltseed`. The papers use the seed 0.
+  split_data with `--spltseed`. Papers that use LEAF's data sets take the seed 0.
   """
   everyone = np.flatnonzero(sizes >= min_examples)
   drawn = random_lib.Random(seed).sample(range(len(everyone)), int(train_share * len(everyone)))

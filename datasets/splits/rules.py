@@ -293,8 +293,8 @@ RULES: Mapping[str, Rule] = {
     labels='sets',
   ),
   'users': Rule(
-    "make one client per user, from the users in a column of a table, in LEAF's JSON, or in the"
-    ' array client',
+    "make one client per user. Users come from a column of a table, LEAF's JSON, or the array"
+    ' client of a .npz file',
     _at('splits.partitions:users'),
     _flags(min_examples=(1, _FEWER)),
     labels='',
@@ -312,7 +312,7 @@ RULES: Mapping[str, Rule] = {
     makes_test=True,
   ),
   # Hsu, Qi and Brown: Federated Visual Classification with Real-World Data
-  # Distribution, ECCV 2020. The owners of the input publish its counts.
+  # Distribution, ECCV 2020. The owners of the input publish its numbers of images and landmarks.
   'landmarks-user-160k': Rule(
     'clean images of Google Landmarks v2 by author (FedVC, FedSS); --input: the'
     ' folder of train.csv, train_attribution.csv and train_clean.csv',

@@ -1,4 +1,4 @@
-"""Reads and writes the files of a split. Each line names an example by its id.
+"""Reads and writes the files of a split:
 
   federated_train.csv  user_id,image_id,class
   test.csv             image_id,class; also user_id, if clients have test examples
@@ -6,9 +6,9 @@
   classes.csv          class,name
 
 `launch.make_splits` writes these files. Hsu, Qi and Brown (FedVC, FedIR) publish the first
-two files in a zip. Columns may come in any order, and other columns are ignored. An image_id
-is an example's index, or its name in a folder or table. If examples have sets of labels,
-`class` has the labels, separated by spaces.
+two files in a zip. Columns may come in any order, and other columns are ignored. Each line of
+the first three files stands for an example. Its image_id is the example's index, or its name in
+a folder or table. If examples have sets of labels, `class` has the labels, separated by spaces.
 """
 
 import csv

@@ -5,9 +5,9 @@ FedSS), each training example keeps one of its labels, sampled uniformly once. E
 without a label are left out. By default each class is a client. A class has no client if no
 example keeps its label. Test examples keep all their labels.
 
-In the second way (FedMLH), training examples keep their sets of labels, features may be
-hashed to a smaller number of features, and frequent labels determine the clients
-(`datasets.splits.partitions.frequent_labels`).
+In the second way (FedMLH), training examples keep their sets of labels, and frequent labels
+determine the clients (`datasets.splits.partitions.frequent_labels`). An option hashes the
+features to fewer features.
 """
 
 import dataclasses
@@ -71,8 +71,8 @@ def load(
   The arrays are memory-mapped from the cache. `sets.find` finds the files, and
   `of_one_label` explains the options. Test examples have sets of labels, which may be empty.
   Propensities count all labels and all training examples, including examples without
-  labels. Raises `errors.InputError` if a file is missing, is damaged or has a wrong count, or
-  an option is out of its range.
+  labels. Raises `errors.InputError` if a file is missing or damaged, if it has other numbers of
+  examples, features or labels than expected, or if an option is out of its range.
   """
   train, test = map(read, sets.find(name, data_dir, counts))
   constants = sets.SETS[name].a, sets.SETS[name].b
@@ -186,8 +186,8 @@ def read_own(
 
   If `test_file` is '', `test_fraction` of the training examples become the test examples,
   sampled with `seed`. The test examples are None if `test_fraction` is 0, too. Raises
-  `errors.InputError` if a file is missing or damaged, both files are the same file or
-  differ in the number of features or labels, or there are fewer than two labels.
+  `errors.InputError` if a file is missing or damaged, if both files are the same, if they
+  differ in the number of features or labels, or if there are fewer than two labels.
   """
   header = check(path)
   examples_lib.check_classes(header.num_labels, f'{path}, line 1')

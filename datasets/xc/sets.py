@@ -31,7 +31,7 @@ class Header(NamedTuple):
 
 
 class Counts(NamedTuple):
-  """The counts of a complete copy, including examples without labels."""
+  """The numbers in the headers of a complete copy. Examples without labels count, too."""
 
   train: int
   test: int
@@ -42,12 +42,12 @@ class Counts(NamedTuple):
 class KnownSet(NamedTuple):
   """A data set of the repository."""
 
-  counts: Counts  # The counts of the version that the papers use.
+  counts: Counts  # The numbers of the version that papers use.
   # The possible names of the data set's folder, in upper or lower case. The names of its
   # files begin with one of these names.
   names: tuple[str, ...]
-  # The constants a and b of the propensities. The KDD 2016 paper fits a and b on Wikipedia
-  # (0.5, 0.4) and Amazon (0.6, 2.6), and uses the mean for other data sets. Published values
+  # The constants a and b of the propensities. Jain et al. (KDD 2016) fit a and b on Wikipedia
+  # (0.5, 0.4) and Amazon (0.6, 2.6), and use the mean for other data sets. Published values
   # of PSP@k use the constants of Wikipedia for WikiLSHTC, and the constants of Amazon for
   # product-to-product data sets. For all other data sets, including AmazonCat, Wiki10 and
   # WikiSeeAlso, they use the mean.
@@ -79,7 +79,8 @@ def find(
 ) -> list[tuple[pathlib.Path, ...]]:
   """Finds the training and the test files of a data set, and checks their headers.
 
-  `name` is a key of `SETS`. If `counts` is None, the headers must have the counts in `SETS`.
+  `name` is a key of `SETS`. The headers must have the numbers `counts` or, if `counts` is None,
+  the numbers in `SETS`.
   The files are `<name>_train.txt` and `<name>_test.txt`. They are in `data_dir`, in
   `data_dir/xc`, or in a subfolder of either that has the name of the data set. In such a
   subfolder the files may also be `train.txt` and `test.txt`, or `trn_X_Xf.txt`,

@@ -9,9 +9,15 @@ examples  header `N D L`, lines `l1,l2 f:v f:v`; the line of an example without
 features  header `N D`, lines `f:v f:v` (`trn_X_Xf.txt`)
 labels    header `N L`, lines `l:1 l:1` (`trn_X_Y.txt`)
 
-The reader also accepts `.gz`, Windows line ends, tabs or several spaces between fields
-and at a line's end, a missing newline at the file's end, blank lines after the last example,
-labels and features in any order, signs and exponents. A repeated label counts once.
+The reader also accepts:
+
+- `.gz` files and Windows line ends,
+- tabs or several spaces, between fields and at a line's end,
+- a missing newline at the file's end, and blank lines after the last example,
+- labels and features in any order,
+- values with signs and exponents.
+
+A repeated label counts once.
 """
 
 import itertools
