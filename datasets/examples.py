@@ -97,7 +97,7 @@ class Examples:
   # float64 [N, 2], the latitude and longitude of each image in degrees, NaN if unknown.
   # None: no position is known or needed.
   positions: np.ndarray | None = None
-  # Counts and checksums of the input's files, which the reader computes.
+  # Numbers and checksums of the input's files, which the reader computes.
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def __len__(self) -> int:

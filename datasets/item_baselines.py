@@ -20,7 +20,7 @@ import scipy.sparse
 from tff_xc.data import pool as pool_lib
 
 _WINDOW, _RECENT, _SHRINKAGE = 5, 10, 5.0
-_AT_ONCE = 2**20  # About the largest number of scores in a block of examples.
+_AT_ONCE = 2**20  # The number of scores in a block of examples is at most about this.
 RANK = 10  # The cutoff k of hit@k and nDCG@k.
 
 

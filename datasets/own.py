@@ -131,7 +131,10 @@ def _parts(
 def _federated(
   name: str, arrays: arrays_lib.Arrays, found: deal.Parts, **more
 ) -> client_data.FederatedDataset:
-  """Makes a data set from checked arrays and a result of `deal.parts`; `more` are its fields."""
+  """Makes a data set from checked arrays and the result of `deal.parts`.
+
+  `more` has the other fields of the data set.
+  """
   train, test, retrieval = (
     pool.in_memory(arrays[f'{part}x'], arrays[f'{part}y']) if f'{part}x' in arrays else None
     for part in arrays_lib.PARTS

@@ -7,7 +7,7 @@ up to a limit.
 
 A file in the user's cache folder records which images can be decoded. For each of these
 images, it has a key of 8 bytes: a hash of the image's name and of its file's size and time.
-So a good image is checked only once, even if the split changes or the user interrupts the
+So a readable image is checked only once, even if the split changes or the user interrupts the
 check. An image that cannot be decoded is checked again each time, because a disk error may
 be temporary.
 """

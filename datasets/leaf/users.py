@@ -152,7 +152,7 @@ def read_json(
 
 
 def labels(y: list, num_classes: int, where: str, kinds='iu') -> np.ndarray:
-  """Converts a user's labels to int32 [k]. They must be whole numbers of a dtype in `kinds`."""
+  """Converts a user's labels, whole numbers of a dtype kind in `kinds`, to int32 [k]."""
   try:
     found = np.array(y)
     right = found.dtype.kind in kinds and found.shape == (len(y),)

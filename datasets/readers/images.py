@@ -114,7 +114,7 @@ def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:
 
   Ids may have five forms: paths in the store, paths without the outer folder around all
   images, paths without suffix, file names, and file names without suffix. The function uses
-  the first form in which it finds all images. If there is none, it uses the form in which it
+  the first form in which it finds all images. If no form finds all images, it uses the form that
   finds most images. Raises `errors.InputError` if an id names two images.
   """
   best, best_keys = np.full(len(ids), -1), None

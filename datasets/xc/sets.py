@@ -49,8 +49,8 @@ class KnownSet(NamedTuple):
   # The constants a and b of the propensities. Jain et al. (KDD 2016) fit a and b on Wikipedia
   # (0.5, 0.4) and Amazon (0.6, 2.6), and use the mean for other data sets. Published values
   # of PSP@k use the constants of Wikipedia for WikiLSHTC, and the constants of Amazon for
-  # product-to-product data sets. For all other data sets, including AmazonCat, Wiki10 and
-  # WikiSeeAlso, they use the mean.
+  # product-to-product data sets. Published values use the mean for all other data sets,
+  # including AmazonCat, Wiki10 and WikiSeeAlso.
   a: float = 0.55
   b: float = 1.5
 
