@@ -13,13 +13,14 @@ clients' random numbers. (In a simulation, the server knows these numbers; see
 posterior probability that a class belongs to the client. The audit covers every
 --negatives_schedule, even if no run uses it. AUC is the area under the ROC curve of this
 posterior over all classes. The server "knows" a class if its posterior is above 1/2. With N
-clients and K per round, a client sends a request every N / K rounds.
+clients in all and K clients per round, a client sends a request every N / K rounds.
 
 Updates: a client's update changes the class rows of the client's own classes and other class
 rows. One AUC measures how well the size of a row's change separates the own classes from the
-other classes. Another AUC uses the direction of the change relative to the other rows. The
-audit also measures both AUCs on the sum of all audited updates. The audit uses updates before
---dp, --compression, --message_precision, --secure_sums, clipping or an --attack changes them.
+other classes. Another AUC compares the direction of a row's change with the directions of all
+other rows' changes. The audit also measures both AUCs on the sum of all audited updates. It
+uses updates before --dp, --compression, --message_precision, --secure_sums, clipping or an
+--attack changes them.
 
 Membership: an AUC measures how well the loss separates training examples from test examples.
 """
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
-# Settings of schedules. A user may give them even if the run has a different schedule.
+# Settings of single schedules. The audit covers all schedules, so a user may always give them.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
 # The audit uses the updates of at most _UPDATES clients, and the losses of at most _LOSSES training
 # examples and as many test examples.
@@ -62,8 +63,8 @@ def _define_flags() -> None:
   flags.DEFINE_string(
     'output',
     None,
-    'directory for the results. Default: the folder audit in the first --run_dir, or without'
-    ' --run_dir the folder audits',
+    "directory for the results. Default: the folder 'audit' in the first --run_dir; without"
+    " --run_dir, the folder 'audits'",
   )
   flags.DEFINE_integer(
     'audit_clients', 50, 'number of clients to audit, drawn with the seed', 1, 10_000

@@ -5,8 +5,8 @@
 Every contender has its own process. In each pass, every contender runs one round, in a random
 order. The benchmark divides the times of two contenders within the same pass, and prints the
 median ratio over all passes. If other programs used the cores during a pass, the benchmark
-drops this pass and runs another one. CONTENDER@SIZE is a contender that runs with this size,
-if the benchmark compares several sizes.
+drops this pass and runs another one. If a benchmark compares several sizes, CONTENDER@SIZE is
+a contender at one of these sizes.
 
 Exit status: 0 done; 1 done with warnings, because too few passes were undisturbed or a
 contender computed different results; 2 bad input. `python -m launch.list benchmarks` lists
@@ -362,7 +362,7 @@ def _passes(contenders, passes, max_foreign, fresh):
 def _report(benchmark, rounds, kept) -> dict:
   """Returns the measurements in a form that JSON can store.
 
-  Warnings name the contenders with wrong results, which have no ratios. A value of `ratios` is
+  Warnings name the contenders with wrong results. Ratios leave them out. A value of `ratios` is
   the median over passes of the ratio within a pass. A value of `peak_mb` is the maximum over
   all rounds of the sum of the peak resident sizes of a contender's processes.
   """

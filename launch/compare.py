@@ -316,8 +316,9 @@ if __name__ == '__main__':
     'curves': 'scores to draw in the picture, such as pc@1,pc@1_infrequent; default: the main'
     ' metrics of the task',
     'columns': 'additional columns, separated by commas. top1@400: a score after round 400;'
-    ' best.pc@1, best.round, best.bytes_down: a score, the number and the bytes of the best round;'
-    ' volatility_top1: the standard deviation of a score over the last tenth of the evaluations',
+    ' best.pc@1: a score in the best round; best.round: the number of the best round;'
+    ' best.bytes_down: the bytes sent to clients until the best round; volatility_top1: the'
+    ' standard deviation of a score over the last tenth of the evaluations',
   }.items():
     flags.DEFINE_list(_name, [], _help)
   flags.DEFINE_integer(

@@ -27,8 +27,8 @@ result: the tables of a result in a folder of `launch.reproduce --output=docs/re
 verdicts: a row for each paper with the number of results that have each verdict, at the small
   scale.
 overview: a row for each result except diagrams, with the start of its caption and the verdict
-  at the small scale. If the file causes.csv (result,cause) in the directory has a cause for
-  the verdict, the row shows the cause.
+  at the small scale. The row also shows the cause of the verdict, if the file causes.csv in
+  the directory has it. This file has the columns result and cause.
 benchmark: the tables in a file of `launch.benchmark NAME --output=FILE`. --short shows only the
   ratios.
 table: the rows of a CSV.

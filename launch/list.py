@@ -106,10 +106,10 @@ def _tables(width: int) -> str:
       told = _of_rows(form.rows, directory)
       needs.append([f'{name} --scale=real', form.what, told])
   about = (
-    'small: the runs of `launch.reproduce NAME`, in minutes, or with --scale=real in hours.'
-    ' needs: the data for --scale=real, or else for --scale=paper. The files are looked for in'
-    f' {directory}, but not read. `launch.reproduce NAME --scale=paper'
-    ' --finished_only` shows the published numbers.'
+    'small: the runs of `launch.reproduce NAME`, which take minutes. In lines with --scale=real,'
+    ' the runs take hours. needs: the data for --scale=paper, or, in lines with --scale=real, for'
+    f' this scale. The files are looked for in {directory}, but not read. `launch.reproduce NAME'
+    ' --scale=paper --finished_only` shows the published numbers.'
   )
   shown = _blocks(captions, needs, width=width)
   return f'{textwrap.fill(about, width)}\n\n{shown}'

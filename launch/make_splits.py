@@ -142,8 +142,8 @@ def _define_flags() -> None:
   flags.DEFINE_string(
     'user_column',
     None,
-    'column of a table that names the user of each row. A row with the name NA has no user.'
-    ' Default: user_id, if the table has it',
+    'column of a table that names the user of each row. The value NA means that the row has no'
+    ' user. Default: user_id, if the table has it',
   )
   flags.DEFINE_string(
     'id_column',

@@ -4,7 +4,7 @@
   python -m launch.plan --task=images --data_dir=photos --split=iid:20
   python -m launch.plan
 
-The first command plans from three counts. The second command reads the data of a task. Both
+The first command plans from three numbers. The second command reads the data of a task. Both
 commands take the flags of `launch.train`. --algorithm may name several algorithms, separated
 by commas. The third command, without flags, checks whether this machine can run the project.
 Its exit status is 0 if all is well, and 1 if the machine has a problem.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # The algorithms in the order of the plan's table.
 PLANNED = tuple(algorithms.ALGORITHMS)
-# The task that generates data from counts, and its option that sets the size of the encoder.
+# The task that generates data of given sizes, and its option for the size of the encoder.
 SHAPE, _WIDTH = 'features', task_lib.HIDDEN_DIM
 # The default task for a data set in memory, by the kind of its data; 'sets': label sets.
 _TASKS = {'images': 'images', 'rows': 'table', 'sparse': 'sparse-text', 'sets': 'sparse-text-sets'}
@@ -51,8 +51,8 @@ _MEGA, _CLASS = 10**6, 'class'
 _NOT_OF_DATA = ('examples_per_round', 'feature_learning_rate', 'select_features', 'tie_items')
 # Help texts of flags whose values are numbers of at least 0.
 _NUMBERS = {
-  'encoder_parameters': 'approximate number of weights of the encoder, for a plan from counts; 0:'
-  ' the default of the task',
+  'encoder_parameters': 'approximate number of weights of the encoder, for a plan without --task;'
+  ' 0: the default',
   'max_megabytes_per_round': 'limit in megabytes (10^6 bytes) on the average message that a'
   ' client receives in a round, and on the average message that it sends; 0: no limit',
 }
@@ -76,8 +76,8 @@ def plan(
       this kind.
     max_megabytes_per_round: the limit in megabytes (10^6 bytes) on the average message that
       a client receives in a round, and on the average message that it sends.
-    encoder_parameters: the approximate number of weights of the encoder, for a plan from
-      counts; 0: the default of the task.
+    encoder_parameters: the approximate number of weights of the encoder, for a plan from a
+      mapping; 0: the default of the task.
     measure: whether to train each algorithm for three rounds, to measure the seconds of
       a round.
     **changes: flags of `launch.train` by name, such as `rounds=100`.
@@ -117,7 +117,7 @@ class Planner:
   task: str
   changes: Mapping[str, Any]  # Flags of `launch.train` by name.
   chosen: Sequence[str] = ()  # Algorithms to show; (): all.
-  # The number of encoder weights for a plan from counts; 0: the default.
+  # The number of encoder weights if the task is `SHAPE`; 0: the default.
   encoder_parameters: float = 0
   # The limit on the bytes that a client receives in a round, and on those that it sends.
   most_bytes: float = math.inf

@@ -82,7 +82,9 @@ if __name__ == '__main__':
     ' paper: the published data and settings',
   )
   flags.DEFINE_string(
-    'seeds', None, 'seeds of every experiment, such as 0,1,2; default: the seeds of the table'
+    'seeds',
+    None,
+    'seeds of every experiment, such as 0,1,2; default: seeds that the table sets for each scale',
   )
   flags.DEFINE_string(
     'output', None, 'directory to write results and runs to; default: runs/reproduce-SCALE'

@@ -92,9 +92,9 @@ def _group(name: str) -> str:
 def narrow_help(arguments: Sequence[str]) -> None:
   """Removes the flags that --help does not list.
 
-  Without --task and --algorithm, the flags that most runs need remain; with --help=all, all
-  flags remain. With --task or --algorithm, the flags that apply to the task or the algorithm
-  remain. The defaults of these flags then are the values that such a run uses.
+  Without --task and --algorithm, --help lists only the flags that most runs need, and --help=all
+  lists all flags. With --task or --algorithm, --help lists the flags that apply to the task or
+  the algorithm. As their defaults, it shows the values that such a run uses.
   """
   del arguments
   values = flags.FLAGS
@@ -213,7 +213,7 @@ def define_cache_flag() -> None:
 
 
 def use_cache_dir() -> None:
-  """Lets this process and its children use `--cache_dir`, if it is given."""
+  """Makes this process and its child processes use `--cache_dir`, if it is given."""
   if not flags.FLAGS.cache_dir:
     return
   chosen = os.path.abspath(flags.FLAGS.cache_dir)
@@ -234,7 +234,10 @@ def define_picture_flag() -> None:
 
 
 def use_picture_format() -> None:
-  """Lets this process and its children write `--picture_format`, if it is given."""
+  """Makes this process and its child processes also write pictures in other formats.
+
+  `--picture_format` names these formats, if it is given.
+  """
   if flags.FLAGS.picture_format is not None:
     pictures.use_formats(flags.FLAGS.picture_format)
 

@@ -21,8 +21,8 @@ _DEFAULTS = {
   'batch_size': 50,
   'local_steps': 1,
   **_ADAM,
-  # A positive margin selects eq. (7). With few classes, all other classes are neighbors in
-  # eq. (8), which is then minimal whenever the rows sum to zero.
+  # A positive margin selects eq. (7). In eq. (8) with few classes, all other classes are
+  # neighbors, and any rows that sum to zero minimize the loss.
   'spreadout_margin': 1.4,
 }
 _OPTIONS = (

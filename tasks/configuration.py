@@ -24,12 +24,13 @@ DP_NOISE = 'dp_noise'
 FEW_VISITS = 3
 # The largest number of floats in a table, 8 GiB.
 _MOST_FLOATS = 2**31
-# Settings that locate a run's data. The data may have moved since.
+# Settings that say where a run's data are. The data may have moved since the run.
 DATA_FILES = ('data_dir', 'split', 'test_file', 'classes')
 MORE_METRICS = 'more_metrics'
 START_FROM, START_FROM_ROWS = 'start_from', 'start_from_rows'
 SAME_NAMES = 'same_names'
-# Settings of the initial weights, which a checkpoint replaces.
+# Settings that choose the initial weights. They are not needed with a checkpoint, because it has
+# all weights.
 _OF_START = {'encoder_weights', START_FROM, START_FROM_ROWS}
 DATA_VARIABLE = 'TFF_XC_DATA'
 DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
@@ -137,8 +138,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       START_FROM_ROWS,
       SAME_NAMES,
-      "class rows to take from --start_from. 'same_names': the rows of classes that have the same"
-      " name there and in this run; 'none': no rows, so that all class rows start at random",
+      "class rows to take from --start_from. 'same_names': the rows of classes whose names are in"
+      " --start_from and in this run; 'none': no rows, so that all class rows start at random",
       choices=(SAME_NAMES, 'none'),
     ),
     _setting(
@@ -179,7 +180,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
     hp.Hyperparameter(
       'data_dir',
       os.environ.get(DATA_VARIABLE, DEFAULT_DATA_DIR),
-      f'directory with all data sets, or path of your own data; default: ${DATA_VARIABLE}',
+      f'directory with all data sets, or path of your own data. Default: ${DATA_VARIABLE} if it is'
+      ' set, otherwise ../shared/data',
     ),
   )
 }

@@ -43,7 +43,7 @@ OPTIONS = (
   hp.Hyperparameter(
     'norm_groups',
     8,
-    "number of groups of a MobileNet's GroupNorm: 1, 2, 4 or 8 (TFF: 8). With"
+    "number of groups of a MobileNet's GroupNorm: 1, 2, 4 or 8 (8 in TFF's MobileNets). With"
     ' --encoder_weights, 1 is closest to the pretrained network',
     least=1,
     most=8,

@@ -108,7 +108,7 @@ def assemble(config: Mapping, data_dir: str | None = None, run_dir: str = '') ->
 
 
 def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Experiment:
-  """Assembles a configuration with the data and model `loaded`, instead of its task's.
+  """Assembles a configuration with the data and model `loaded`, without loading its task's.
 
   `run_dir` is the directory of the run that trains. A private run has a secret seed there. If
   `run_dir` is '', --seed is used.

@@ -224,7 +224,8 @@ TASKS = (
     fit=_fit,
     own={'negatives': 40},
   ),
-  # The server, the batch size and the negatives are those of the paper (FedSS, §4.1 and 4.2).
+  # The server optimizer, the batch size and the number of negatives are those of the paper (FedSS,
+  # §4.1 and 4.2).
   # The paper's client learning rate of 0.01 is for a pretrained network. From scratch, FedSS
   # scores 0.4 % after 40 rounds with a rate of 0.03, and 4 % after 50 rounds with 0.1.
   _task(

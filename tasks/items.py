@@ -42,9 +42,10 @@ _HISTORY = (
   hp.Hyperparameter(
     'hold_out_validation',
     True,
-    'hold out validation examples, and choose the best round by their scores. These examples are'
-    ' the second-last item of each user with at least four items, or with --test_split=time the'
-    ' last --test_share of the items before the test',
+    'hold out validation examples, and choose the best round by their scores. With'
+    ' --test_split=last, the validation examples are the second-last items of users with at least'
+    ' four items. With --test_split=time, they are the most recent items before the test items:'
+    ' --test_share is their share of all items before the test items',
   ),
   hp.Hyperparameter(
     'most_tested',
@@ -119,8 +120,8 @@ _DECAY = {'server_schedule': 'cosine', 'server_schedule_rounds': 200, 'server_sc
 # Settings of centralized training with the best validation scores on items-demo. SGD needs four
 # times as many rounds on these data.
 _CENTRALIZED = {'steps_per_round': 48, 'client_optimizer': 'adam', 'client_learning_rate': 0.003}
-# Algorithms that do not work with --tie_items. Their class rows are made from embeddings or hashes,
-# or stay on clients, or clients keep encoders without class rows.
+# Algorithms that do not work with --tie_items. Some of them make class rows from embeddings or
+# hashes. With the others, class rows stay on clients, or clients keep encoders without class rows.
 _APART = (
   'fedaws',
   'fedaws_posonly',
@@ -289,8 +290,8 @@ def _task(**attributes) -> task.Task:
     clients_per_round=32,
     eval_every=20,
     # We compared server learning rates of 0.003 and 0.01, and feature learning rates of 30 and
-    # 300, in 100 rounds of FullSoftmax on items-demo. They score alike, except that 0.01 with 30
-    # scores lower.
+    # 300, in 100 rounds of FullSoftmax on items-demo. All pairs score alike, except that 0.01 for
+    # the server with 30 for features scores lower.
     defaults={**task.FROM_SCRATCH, 'client_learning_rate': 1.0},
     by_algorithm={'centralized': _CENTRALIZED},
     fit=_fit,

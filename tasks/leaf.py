@@ -126,9 +126,9 @@ _OF_PHOTOGRAPHS = {
   'options': task.options(*_OF_DATA, min_examples=8),
   'licence': 'non-commercial research only (CelebA)',
 }
-# Table 8 gives 1.0 as the logits' learning rate, and the published code uses 0.1. Evaluations take
-# place only every 5 rounds, because the test set has 400,000 examples, more than the clients of ten
-# rounds together.
+# Table 8 has 1.0 as the logits' learning rate. We use 0.1, like the published code. Runs evaluate
+# only every 5 rounds, because the test set has 400,000 examples. That is more than the clients of
+# ten rounds have together.
 _SHAKESPEARE = _settings(
   client_rate=1.0,
   server_rate=1e-2,

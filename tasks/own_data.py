@@ -21,8 +21,8 @@ SPLIT = hp.Hyperparameter(
   '',
   'which client owns each example: a CSV user_id,image_id,class, FILE.csv:COLUMN, or the folder'
   ' or zip of launch.make_splits. Or a rule: class (one client per class), iid:100 (100 clients'
-  ' with random examples), or dirichlet (only for CIFAR and glyphs, see --concentration). Default:'
-  ' the clients that the data name, or class for sparse text',
+  ' with random examples), or dirichlet (only for CIFAR, glyphs and features, see'
+  ' --concentration). Default: the clients that the data name, or class for sparse text',
 )
 TEST_FILE = hp.Hyperparameter(
   'test_file',
@@ -66,8 +66,8 @@ USER_COLUMN = hp.Hyperparameter(
   'user_column',
   '',
   'column that names the user of each row. Default: user_id, if the table has it; with'
-  ' --task=items: user_id, user or userId. A row with the name NA has no user, except with'
-  ' --task=items',
+  ' --task=items: user_id, user or userId. The value NA means that the row has no user, except'
+  ' with --task=items',
 )
 _COLUMNS = (
   hp.Hyperparameter('label_column', 'class', 'column that names the class of each row'),

@@ -4,9 +4,12 @@ FedSS (arXiv:2203.04888) uses MobileNetV3, 64-dimensional embeddings and cosine 
 FedVC and FedIR (arXiv:2003.08082) use MobileNetV2 and linear logits, with 64-dimensional
 embeddings on Landmarks and 1,280-dimensional ones on iNaturalist. The defaults on Landmarks
 are those of FedSS, except the local training of FedVC's algorithms. `tasks.papers.fedvc` sets the
-other options of FedVC. Some values are not in the papers. We could not verify the weight decay of
-4e-5 and FedVC's 5 local epochs on Landmarks. We chose 64 clients per round on ImageNet-21k, and
-FedIR's target distribution on Landmarks.
+other options of FedVC. We chose some values that the papers do not state:
+
+  on Landmarks and iNaturalist, the weight decay 4e-5 of the methods of FedVC's paper
+  on Landmarks, their 5 local epochs and FedIR's target distribution (all training examples)
+  on ImageNet-21k, 64 clients per round
+  for all tasks, the center crop of test images
 
 The files lie under --data_dir as follows:
 
@@ -38,9 +41,10 @@ class Source(NamedTuple):
   """The photographs that one owner distributes."""
 
   folder: str  # The folder under --data_dir.
-  images: tuple[str, ...]  # Further names of the images in the folder.
+  # Other names that the folder or archive of images may have, besides `_IMAGES`.
+  images: tuple[str, ...]
   get: str  # What to download, its size, and where to get it.
-  # The input of `launch.make_splits` (None: the images), and where to get it.
+  # The input of `launch.make_splits` as a path in `folder` (None: the images), and where to get it.
   lists: tuple[str | None, str]
 
 

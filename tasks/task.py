@@ -239,7 +239,7 @@ def image_network(options: Mapping, description, filters: int = 32):
 
 
 def classifier(encoder, description, head=None):
-  """Returns an encoder with a head for the described classes; None: a linear head."""
+  """Returns a classifier for the described classes. If `head` is None, the head is linear."""
   from tff_xc import classifier as classifier_lib, heads
 
   return classifier_lib.EmbeddingClassifier(

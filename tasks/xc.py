@@ -3,8 +3,8 @@
 The data are sets of the Extreme Classification Repository, procedural text of any size,
 or the user's own text. With one class per client (FedAwS, Table 3), each training example
 keeps one of its labels, and each test example keeps all. Tasks whose names end in -sets keep
-all labels (FedMLH, Tables 1 to 3). They have hashed features and ten clients, which are
-made by frequent labels.
+all labels (FedMLH, Tables 1 to 3). They split the examples by frequent labels into ten clients,
+and most of them hash the features.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """Measures TurboSVM-FL's server step: SVMs of all pairs of classes, and the spread-out step.
 
-The benchmark compares this package's step with the same step by scikit-learn, vectorized in
-NumPy, and with the minimum of work: the inner products of all clients' class rows. A contender
-is NAME@CLASSES. With more than 2,028 classes and 8 clients, scikit-learn takes minutes and
-gigabytes. Then leave it out with --contenders.
+The contender `ours` is this package's step. `sklearn` is the same step with the SVMs of
+scikit-learn and NumPy. `product` computes only the inner products of all clients' class rows,
+which is the minimum of work. A contender is NAME@CLASSES. With more than 2,028 classes and 8
+clients, scikit-learn takes minutes and gigabytes. Then leave it out with --contenders.
 
   python -m launch.benchmark svm --dim=64 --classes=62,964,2028 --passes=3
 """

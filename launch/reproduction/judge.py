@@ -44,7 +44,8 @@ class Verdict(enum.StrEnum):
   REPRODUCED: every value equals the published one.
   SHAPE: no pair of rows disagrees with the published order, most pairs agree, and all claims
     agree.
-  NOT: a pair or a claim disagrees. For results without orders: values differ.
+  NOT: a pair or a claim disagrees, or a study's value is outside its bounds. At the paper's
+    scale, a table without pairs and claims is NOT if a value differs from the published one.
   UNDECIDED: the measurements do not suffice for these verdicts; for example, they have fewer
     than three seeds.
   FORMULA: nothing is trained. The reason for the verdict counts the published numbers that the

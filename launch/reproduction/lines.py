@@ -1,9 +1,9 @@
 """Reads and writes measured results, which are in the files OUTPUT/PAPER.csv.
 
-A file has a line for each result and each cost of each row of a table. The cells are texts,
-such as '>60' if a run missed a target, '51.7±0.4' for a published number, and '0:51.5 1:49.3'
-for values by seed. The fields of `Line` are numbers. Writing a table at a scale replaces all
-its lines at this scale.
+A row of a table has a line for each of its results, and a line for each of its costs. The cells
+are texts, such as '>60' if a run missed a target, '51.7±0.4' for a published number, and
+'0:51.5 1:49.3' for values by seed. The fields of `Line` are numbers. Writing a table at a scale
+replaces all its lines at this scale.
 """
 
 import contextlib

@@ -33,7 +33,11 @@ _MEANINGS = {
     'no pair of rows disagrees with the published order, most pairs agree, and all claims in'
     " the paper's text agree; for a study, all expected values hold",
   ),
-  _VERDICTS.NOT: ('✗', 'a pair of rows or a claim disagrees, or values differ'),
+  _VERDICTS.NOT: (
+    '✗',
+    "a pair of rows or a claim disagrees, or a study's value is outside its bounds; at the paper's"
+    ' size, also if a table without pairs and claims has a value that is not the published one',
+  ),
   _VERDICTS.UNDECIDED: (
     '?',
     'nothing disagrees, but too little agrees: differences are within two standard errors, or'

@@ -1,7 +1,7 @@
 """Plans the runs of published results: chooses rows by the flags, and checks the data.
 
-Tables with the same --output share runs with equal settings, so a figure about the runs of a
-table trains nothing. The directories of runs are
+Tables with the same --output share runs with equal settings. A figure that shows finished
+runs of a table trains nothing. The directories of runs are
 OUTPUT/runs/TASK/ALGORITHM_NAME=VALUE.../seedS.
 """
 
@@ -111,7 +111,8 @@ def plan_all(found: Sequence[table_lib.Result], request: Request) -> list[Planne
 def plan_one(found: table_lib.Result, request: Request) -> Planned:
   """Checks the flags of one result, and plans its runs.
 
-  If the user requests several results, this result may ignore flags of seeds and data.
+  If the user requests several results, a result ignores --seeds and flags that do not affect
+  training, if it has no use for them.
   """
   table, scale = found, request.scale
   has_form = scale != 'real'
@@ -236,7 +237,12 @@ def choose(
 
 
 def having(rows: Sequence[table_lib.Row], given: Mapping[str, Any]) -> list[table_lib.Row]:
-  """Returns the rows that have the values of `given`, if rows differ in these settings."""
+  """Returns the rows that `given` selects.
+
+  A setting of `given` selects rows by its value only among rows of one task and algorithm that
+  differ in this setting; all other rows are kept. Raises `errors.InputError` if no row has the
+  value.
+  """
   kept = list(rows)
   for name in sorted(_differing(rows) & set(given)):
     values = {

@@ -247,7 +247,7 @@ def _is_claimed(claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table
 def measured(
   runs: _Runs | None, name: str, whole: _Runs | None = None
 ) -> tuple[Number | None, dict[int, Number]]:
-  """Returns the mean over runs, and the value of each seed, in percent or as a number.
+  """Returns the mean over runs, and the value of each seed. Scores are in percent.
 
   Returns None and {} if a value is missing. A score without a budget is the score of the best
   round, if the run chose one. If a run missed a target, its number of rounds is a lower bound.
@@ -342,7 +342,7 @@ def draw(
       figure = curves.lines_figure(
         by_effective_rate([(row, runs) for row, _, runs in of_task], found.curves[0]),
         task,
-        'effective rate, that of the clients / (1 - momentum)',
+        'effective rate: client learning rate / (1 - momentum)',
         f'final {names.heading(found.curves[0])} %',
       )
     else:

@@ -62,8 +62,8 @@ def _values(values: Mapping[str, float]) -> list[Line]:
 def class_counts(planned, config, loaded, folder: pathlib.Path) -> list[Line]:
   """Counts the classes of each client by alpha, and measures the skew (EMD) of the clients.
 
-  This is fig. 10 of FedVC. Splitting CIFAR needs only the labels, of which each class has 5,000
-  or 500. The study therefore needs no files.
+  This is fig. 10 of FedVC. A split of CIFAR needs only the labels. Each class has 5,000 examples
+  in CIFAR-10 and 500 in CIFAR-100, so the study needs no files.
   """
   grid, values, panels = [], [], {}
   for name, by_alpha in fedvc.EMD.items():

@@ -4,10 +4,11 @@ methods.csv compares all methods under equal conditions (docs/choosing.md). In e
 and clients, all methods have the same number of rounds and about as many batches. They also have
 the same server optimizer, unless a method needs a different one. The learning rate of each method
 is tuned on examples that clients hold out. The search tries a third of the task's rate, the task's
-rate and three times this rate, and goes on as long as scores improve. Scores are taken after all
-rounds, and after as many bytes as FedBABU sends in all rounds. Rounds are counted until a score of
-nine tenths of centralized training's final score. scaffold.csv has one cell of SCAFFOLD's Table 3:
-0 % similar clients and one epoch (docs/rivals.md).
+rate and three times this rate, and goes on as long as scores improve. The results are scores after
+all rounds, scores after as many bytes as FedBABU sends in all rounds, and the number of rounds
+until a method reaches nine tenths of centralized training's final score.
+
+scaffold.csv has one cell of SCAFFOLD's Table 3: 0 % similar clients and one epoch (docs/rivals.md).
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 data.csv has published statistics, and the ranges expected for procedural data of the same
 shape. A printed number is reproduced if ours differs by at most half a unit of its last digit.
-LEAF's numbers are for all users and ours are for the training users, so the range is three
-standard errors. `origin` is empty for a number from the paper itself.
+LEAF's numbers are for all users, but ours are for the training users. Therefore ours may differ
+by three standard errors. `origin` is empty for a number from the paper itself.
 """
 
 import csv

@@ -33,10 +33,10 @@ _SMALL = {
 }
 # Three quarters of a client's classes come from one group of similar classes. If the classes were
 # drawn independently, a client's classes would be easy to tell apart, and PosOnly and NegOnly would
-# learn from these classes alone. The data are features instead of images, because clients then
-# train on each class about 360 times within 500 rounds. With handwriting, clients trained on a
-# class 29 times in 300 rounds.
-# We fixed these settings after a pilot with different data and seeds (100), before the judged
+# learn from these classes alone. The data are features instead of images. Clients then train on
+# each class about 360 times, in 500 rounds. With handwriting, they trained on each class 29 times,
+# in 300 rounds.
+# We fixed these settings after a pilot with different data and seeds (100), before the measured
 # runs.
 _DRAWN = {
   'group_share': 0.75,
@@ -69,7 +69,7 @@ _RETRIEVAL = {
 }
 # As in Table 1, classes form groups of similar classes. With 1,000 classes, some client trains on a
 # given class in 160 of 500 rounds. With 2,000 classes, it would be 80 rounds. We fixed these
-# settings after a pilot with different data and seeds (100), before the judged runs.
+# settings after a pilot with different data and seeds (100), before the measured runs.
 _IMAGENET = _DRAWN | {
   'num_classes': 1_000,
   'class_groups': 50,
@@ -193,8 +193,8 @@ RESULTS = (
     caption='Share of the class table in all parameters: n d / (encoder + n d) in %; in rows with'
     ' |S|, the share that clients save',
     notes='The paper does not print the size of its encoder. We derive 3,710,000 parameters from'
-    ' its 3.38 %. The text calls this number a reduction with |S| = 170, but it is the share of'
-    ' the whole class table. The last column is for our MobileNetV3, which has 2,971,952'
+    ' its 3.38 %. The text calls 3.38 % a reduction with |S| = 170, but it is the share of the'
+    ' whole class table. The last column is for our MobileNetV3, which has 2,971,952'
     ' parameters and a linear layer of d outputs.',
   ),
   table.Study(

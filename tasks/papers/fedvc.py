@@ -31,7 +31,7 @@ _COMMON = {
 # paper. They have twice the images of an average client (in User-120k, many times as many). 40
 # rounds correspond to the paper's 5,000, and 400 batches to 50,000. We leave out the paper's
 # columns after 1,000 and 2,500 rounds. We fixed these settings after a pilot with different data
-# and seeds (100), before the judged runs.
+# and seeds (100), before the measured runs.
 _UNEQUAL = {
   **_COMMON,
   **_START,
@@ -46,7 +46,7 @@ _UNEQUAL = {
 }
 # Clients have as many images as in iNaturalist-User-120k. The learning rate is small, so that
 # scores still rise after half of the rounds. We fixed these settings after a pilot with different
-# data and seeds (100), before the judged runs.
+# data and seeds (100), before the measured runs.
 _FEW_IMAGES = {
   **_UNEQUAL,
   'num_classes': 200,
@@ -71,7 +71,7 @@ _EQUAL = {
 # Clients train five local epochs, and there are no virtual clients. The standard deviation of
 # client sizes is 1.1 times the mean, as in `glyphs-landmarks`. A log-normal distribution with a
 # deviation of 0.9 gives this ratio. After 24 rounds, scores and FedIR's gain still rise. We fixed
-# these settings after a pilot with different data and seeds (100), before the judged runs.
+# these settings after a pilot with different data and seeds (100), before the measured runs.
 _LANDMARKS = {
   **_UNEQUAL,
   'size_deviation': 0.9,
@@ -176,7 +176,8 @@ RESULTS = (
     'Table 2',
     'FedVC on iNaturalist: 5,000 rounds of 10 clients',
     'Virtual clients take 4 batches per round, so 50,000 batches are 12,500 rounds. All federated'
-    ' rows of User-120k train for 12,500 rounds. The centralized accuracy is that after training.',
+    ' rows of User-120k train for 12,500 rounds. The centralized accuracy is from the end of'
+    ' training.',
   ),
   _table(
     'Table 3',
@@ -194,10 +195,10 @@ RESULTS = (
   _table(
     'Table 5',
     'Rounds on iNaturalist-Geo-3k to 10, 50 and 90 % of centralized accuracy',
-    'We infer that these runs use FedVC, because without FedVC Table 2 stays below 90 % of 57.90.'
-    ' From scratch (no --encoder_weights), runs have 50,000 rounds with 10 clients and 20,000'
-    ' with 100, as in the paper. We do not know the centralized accuracy from scratch. Each'
-    ' round ends with an evaluation. --eval_every=10 saves most of the time.',
+    'We infer that these runs use FedVC, because without FedVC, no accuracy in Table 2 reaches 90 %'
+    ' of the centralized 57.90 %. From scratch (no --encoder_weights), runs have 50,000 rounds with'
+    ' 10 clients and 20,000 with 100, as in the paper. We do not know the centralized accuracy from'
+    ' scratch. Each round ends with an evaluation. --eval_every=10 saves most of the running time.',
     '',
     f'{_OF_FEW_IMAGES}. Other rows train from scratch',
     _FEW_IMAGES,

@@ -290,7 +290,7 @@ def of_csv(
 
 
 def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -> tuple[Claim, ...]:
-  """Returns a result's claims, and claims of the tables that it draws, if rows match."""
+  """Returns a result's claims, and those claims about tables that it draws that concern `rows`."""
   paper, found = name.partition('/')[0], []
   known = {name, *(f'{paper}/{table}' for table in tables)}
   for line in _lines('claims'):

@@ -66,7 +66,7 @@ def _architecture(number):
   return table.Formula(
     **_PAPER,
     number=f'Table {number}',
-    caption='Trainable parameters: of the network, computed from its layers',
+    caption='Trainable parameters: computed from the layers of the network',
     notes="The published code's network has this number of parameters. Tests check that our encoder"
     ' has the same number.',
   )
