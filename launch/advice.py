@@ -1,7 +1,7 @@
 """Rules that recommend an algorithm to start with, and the measurements behind them.
 
-`launch.plan` applies `RULES`, and `docs/choosing.md` shows them as a table. The evidence for a
-rule is every setting in `MEASURED` for which this rule is the first that applies.
+`launch.plan` applies `RULES`, and `docs/choosing.md` shows them as a table. A setting in
+`MEASURED` is evidence for the first rule that applies to it.
 `tests/launch/test_advice.py` compares every rule with its evidence in `docs/results`.
 """
 

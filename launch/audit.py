@@ -194,7 +194,7 @@ class Subject(NamedTuple):
     return sorted(random.choice(some, min(most, len(some)), replace=False))
 
   def own_classes(self, numbers: np.ndarray) -> np.ndarray:
-    """Returns the distinct classes of the examples `numbers`, which are their labels.
+    """Returns the distinct labels of the examples `numbers`.
 
     If items are both features and classes (--tie_items), the items in the features count, too.
     """

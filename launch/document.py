@@ -245,7 +245,7 @@ _KINDS = {
   'audit': _audit,
   'advice': _advice,
 }
-# The file in a directory of results that says why verdicts differ from the paper's statements.
+# The file in a directory of results that names the causes of verdicts.
 CAUSES = 'causes.csv'
 _OPENING = re.compile(f'<!-- ({"|".join(_KINDS)}) ')
 _BLOCK = re.compile(rf'({_OPENING.pattern}(.*?) -->(\r?\n))(.*?)(<!-- end -->)', re.DOTALL)

@@ -46,7 +46,9 @@ class Experiment:
   dataset: client_data.FederatedDataset
   algorithm: algorithm_lib.Algorithm
   metrics: tuple[str, ...]  # The metrics that the data allow. The headline metric is first.
-  warnings: tuple[str, ...]  # Warnings about settings and data that probably train badly.
+  warnings: tuple[
+    str, ...
+  ]  # Warnings about settings and data with which training probably works badly.
   run_dir: str = ''  # The run directory for which the experiment was assembled.
 
   def run(self, run_dir: str) -> dict[str, Any]:
@@ -211,7 +213,8 @@ def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
 def _without_validation(config: Mapping, task, metrics) -> list[str]:
   """Returns a warning if the data lack the examples for the task's default --best_by.
 
-  Raises InputError if the user gave such a --best_by or asked for early stopping.
+  Raises InputError if the user chose a --best_by that the data cannot measure, or asked for early
+  stopping.
   """
   best_by = config['best_by']
   if not best_by or best_by in metrics:

@@ -403,7 +403,8 @@ def _read_sets_of_words(name, shape, data_dir, options):
 def _read_own_sets(data_dir, options):
   from datasets.xc import federated
 
-  # FedMLH has buckets instead of a row for each label, so two labels give the smallest model.
+  # FedMLH has buckets instead of a row for each label. The check therefore uses the smallest model,
+  # with two labels.
   _check_file(data_dir, functools.partial(_sets_model, options), 2)
   names = ('test_file', 'test_fraction', 'data_seed')
   parts = federated.read_own(data_dir, *(options[name] for name in names))

@@ -27,7 +27,8 @@ def run_all(planned: Sequence[Planned], request: plan.Request) -> None:
   """Measures results one after another, and prints and writes them.
 
   The runs of all tables of a paper are trained together, before the paper's results are
-  measured. If one of several results cannot be measured, the other results still are.
+  measured. If one of several results cannot be measured, the function still measures the
+  others.
   """
   verdicts, damaged = [], []
   for paper, group in itertools.groupby(planned, lambda each: each.found.paper):

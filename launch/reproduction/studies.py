@@ -1,4 +1,4 @@
-"""Measurements that are neither formulas nor plain runs. Each study is a function.
+"""Measurements that are neither formulas nor scores of runs. Each study is a function.
 
 A study takes the plan (`plan.Planned`), the configuration of a task, the task's loaded data
 and model, and a folder for pictures. A study without a task uses only the plan and the folder.
@@ -450,9 +450,9 @@ def _held(dataset) -> scipy.sparse.csr_matrix:
 def concentration(held, counts) -> float:
   """Returns how strongly the most frequent labels are concentrated on single clients.
 
-  For each of the K most frequent labels, where K is the number of clients, the examples on the
-  client that has most of them are divided by the mean over clients. The result is the mean of
-  these ratios. `held` is int [K, n], and `counts` has the number of examples of each label.
+  The function uses the K most frequent labels, where K is the number of clients. For each label, it
+  divides the largest number of examples on a client by the mean over clients. The result is the
+  mean of these ratios. `held` is int [K, n], and `counts` has the number of examples of each label.
   """
   most = held[:, np.argsort(-counts, kind='stable')[: len(held)]]
   most = most[:, most.any(axis=0)]

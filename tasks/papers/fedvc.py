@@ -2,9 +2,9 @@
 Data Distribution", ECCV 2020, arXiv:2003.08082.
 
 Tables 2 to 4 have the accuracy after 1,000, 2,500 and 5,000 rounds. The accuracy after 5,000
-rounds comes first in a row, because listings show the first number. Table 2 also has the
-accuracy after 10,000, 25,000 and 50,000 local batches of the slowest client. Table 5 counts
-the rounds until a fraction of the centralized accuracy. Its runs evaluate after every round.
+rounds comes first in a row, because listings show the first number. Table 2 also has the accuracy
+after 10,000, 25,000 and 50,000 local batches of the slowest client. Table 5 counts the rounds
+until a fraction of the centralized accuracy. The runs of Table 5 evaluate after every round.
 50,000 batches are 12,500 rounds of virtual clients, which take 4 batches per round. Without
 virtual clients, the slowest of ten clients of User-120k takes at least 4 batches per round. Rows
 on Landmarks set the network, the head and the crops of this paper, because the task's defaults
