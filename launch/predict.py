@@ -7,7 +7,8 @@
 Inputs must fit the model:
 
   images          folders, .tar, .zip or single files
-  rows            tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data
+  rows            tables (.csv, .tsv, .jsonl, .parquet) with the columns of the training data, or
+                  a .npz with the array x
   sparse text     lines of feature:value, with or without labels and a header
   characters      lines of text, for which the model predicts the next character
   item histories  tables of users and items; the model predicts items that a user does not
