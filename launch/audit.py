@@ -18,9 +18,9 @@ clients in all and K clients per round, a client sends a request every N / K rou
 Updates: a client's update changes the class rows of the client's own classes and other class
 rows. One AUC measures how well the size of a row's change separates the own classes from the
 other classes. Another AUC compares the direction of a row's change with the directions of all
-other rows' changes. The audit also measures both AUCs on the sum of all audited updates. It
-uses updates before --dp, --compression, --message_precision, --secure_sums, clipping or an
---attack changes them.
+other rows' changes. The audit also measures both AUCs on the sum of all audited updates. The
+audit uses updates before --dp, --compression, --message_precision, --secure_sums, clipping or
+an --attack changes them.
 
 Membership: an AUC measures how well the loss separates training examples from test examples.
 """

@@ -144,7 +144,7 @@ _ALL = (
     summary='FedSS, 32 clients with 100 rows each, n = 10,000 to 1,000,000',
     sizes={
       'clients': 32,  # Clients in a round.
-      'examples': 20,  # Images of each client. They belong to 20 classes in turn.
+      'examples': 20,  # Images of each client, which belong to 20 classes in turn.
       'batch_size': 32,  # Batch size of local training, which has one epoch.
       'embedding_dim': 64,  # The length of a row.
       # Numbers of classes n. A message of TFF's worker has at most 2 GB.

@@ -221,7 +221,7 @@ def _changes(run: run_files.Run) -> dict:
     config = configuration.resolve(run.task, run.algorithm, given)
     return {**run_files.flat(config), **named}
 
-  unset = run.config.get(same_run.UNSET, ())  # These settings follow from the data.
+  unset = run.config.get(same_run.UNSET, ())  # Settings that follow from the data.
   given = {
     name: value
     for name, value in run_files.settings_of(run).items()

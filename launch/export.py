@@ -2,8 +2,8 @@
 
   python -m launch.export --run_dir=runs/demo --output=models/demo
 
-An exported model takes raw inputs: photographs of any size, rows of numbers, sparse text
-or characters. It returns the best classes, their scores and the embedding. The command also
+An exported model takes raw inputs: photographs of any size, rows of numbers, sparse text or
+characters. The model returns the best classes, their scores and the embedding. The command also
 writes model.json and README.md, which describe inputs and outputs, and classes.csv with the
 names of the classes. The command needs the data of the run only for --calibrate.
 

@@ -98,8 +98,8 @@ RESULTS = (
   _table(
     'Table 3',
     'Scores of the round with the best mean on the test set',
-    'The text of the paper divides P@k by k. Its code divides by the number of labels of an'
-    ' example if this number is smaller, and so do the printed numbers. Our settings follow the'
+    'The text of the paper divides P@k by k. The published code divides by the number of labels of'
+    ' an example if this number is smaller, and so do the printed numbers. Our settings follow the'
     ' code: they choose the round on the test set and rank by logits. The order of examples'
     ' differs. The code takes floor(n / 100) batches per epoch, carries the remaining examples over'
     ' to the next epoch and never uses the last example. Our epochs have all examples, and the last'
@@ -171,8 +171,9 @@ RESULTS = (
     {
       # Theorem 1: the error falls as 1 / n_1. We allow the exponent a tolerance of 0.1.
       "exponent of a centroid's error over its positives (Theorem 1)": (-1.1, -0.9),
-      # The value is 1 if a bucket's examples vary as much as a label's examples. They vary more,
-      # because a bucket has different labels. We allow a factor of two, and a tenth for chance.
+      # The value is 1 if a bucket's examples vary as much as a label's examples. A bucket's
+      # examples vary more, because they have different labels. We allow a factor of two, and a
+      # tenth for chance.
       "error of an infrequent label's centroid over its bucket's, over the inverse ratio"
       ' of their positives (Theorem 1)': (0.5, 1.1),
       # The paper's text has 32, p / B rounded down; Lemma 1 gives 1 + (p - 1) / B = 33.8.

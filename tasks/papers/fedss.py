@@ -16,7 +16,8 @@ _PHOTOGRAPHS = (
 _ASSIGNED = (
   'In our source of the paper, two numbers run together. We assign them to posonly and'
   ' fedaws_posonly in the order of the rows. Like the paper, we tune the lambda of fedaws_posonly.'
-  " Its values go from 0, which is PosOnly, to below 1 / (2 k) = 0.05 at the paper's size."
+  " The values of lambda go from 0, which is PosOnly, to below 1 / (2 k) = 0.05 at the paper's"
+  ' size.'
 )
 _PANELS = "Panel a shows Table 1's runs on Landmarks, and panel b Table 2's runs on SOP."
 _NOT_KNOWN = ' For rows without a number, we do not know the published value.'

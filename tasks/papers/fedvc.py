@@ -28,10 +28,10 @@ _COMMON = {
 }
 # Client sizes are very unequal: the largest of ten clients has four times the mean size. Sizes are
 # independent of the clients' class distributions. Virtual clients have four batches, as in the
-# paper. They have twice the images of an average client (in User-120k, many times as many). 40
-# rounds correspond to the paper's 5,000, and 400 batches to 50,000. We leave out the paper's
-# columns after 1,000 and 2,500 rounds. We fixed these settings after a pilot with different data
-# and seeds (100), before the measured runs.
+# paper. A virtual client has twice the images of an average client. In User-120k, it has many times
+# as many. 40 rounds correspond to the paper's 5,000, and 400 batches to 50,000. We leave out the
+# paper's columns after 1,000 and 2,500 rounds. We fixed these settings after a pilot with different
+# data and seeds (100), before the measured runs.
 _UNEQUAL = {
   **_COMMON,
   **_START,
@@ -200,7 +200,7 @@ RESULTS = (
     ' 10 clients and 20,000 with 100, as in the paper. We do not know the centralized accuracy from'
     ' scratch. Each round ends with an evaluation. --eval_every=10 saves most of the running time.',
     '',
-    f'{_OF_FEW_IMAGES}. Other rows train from scratch',
+    f'{_OF_FEW_IMAGES}. Rows with an empty start_from train from scratch instead',
     _FEW_IMAGES,
   ),
   table.Diagram(
@@ -267,7 +267,7 @@ RESULTS = (
     5,
     'pretrained and from scratch',
     start='',
-    what=f'{_OF_FEW_IMAGES}. Other rows train from scratch',
+    what=f'{_OF_FEW_IMAGES}. Rows with an empty start_from train from scratch instead',
     shared=_FEW_IMAGES,
   ),
   table.Study(
