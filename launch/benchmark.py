@@ -72,10 +72,12 @@ class Benchmark:
   peers: tuple[str, ...] = ()
   fresh: bool = False  # Whether every round starts a new process.
 
-  def contenders(self, sizes: dict) -> list[str]:
-    """Returns the contenders that run by default."""
-    at = [f'@{size}' for size in sizes[self.by]] if self.by else ['']
-    return [name + size for size in at for name in self.names]
+  def contenders(self, names: list[str] | tuple[str, ...], sizes: dict) -> list[str]:
+    """Returns the contenders NAME or NAME@SIZE. A NAME without SIZE runs at all sizes."""
+    if not self.by:
+      return [*names]
+    whole = [f'{name}@{size}' for size in sizes[self.by] for name in names if '@' not in name]
+    return [*whole, *(name for name in names if '@' in name)]
 
   def pairs(self, contenders: list[str]) -> list[tuple[str, str]]:
     """Returns pairs of contenders; the time of the first is divided by the time of the second.
@@ -448,14 +450,14 @@ def given_sizes(benchmark: Benchmark) -> dict:
 
 def given_contenders(benchmark: Benchmark, sizes: dict) -> tuple[list[str], dict[str, str]]:
   """Returns the contenders that the flags name, and the interpreter of each peer."""
-  names, interpreters = flags.FLAGS.contenders, {}
-  if names is None:
-    names = benchmark.contenders(sizes)
+  given, interpreters = flags.FLAGS.contenders, {}
+  names = benchmark.contenders(benchmark.names if given is None else given, sizes)
   known = benchmark.names + benchmark.optional
-  unknown = [name for name in names if name.partition('@')[0] not in known]
-  if unknown or not names or len({*names}) < len(names):
+  split = [name.partition('@') for name in names]
+  is_wrong = any(n not in known or size.isdecimal() != bool(benchmark.by) for n, _, size in split)
+  if is_wrong or not names or len({*names}) < len(names):
     raise errors.InputError(
-      f'--contenders={",".join(names)}: name each once, of {", ".join(known)}'
+      f'--contenders={",".join(given)}: name each once, of {", ".join(known)}'
     )
   for word in flags.FLAGS.peers:
     peer, _, interpreter = word.partition('=')

@@ -33,6 +33,8 @@ def call(*arguments):
     (('rounds',), 'did you mean round?'),
     (('round', '--contenders=plian'), 'plain, in_process'),
     (('round', '--contenders=plain,plain'), 'each once'),
+    (('round', '--contenders=plain@5'), 'each once'),
+    (('classes', '--contenders=in_process@many'), 'each once'),
     (('select', '--num_classes=10'), 'which has --clients'),
     (('round', '--clients=0'), '--clients=0'),
     (('round', '--clients=1,2'), 'a positive number'),
@@ -57,7 +59,7 @@ def test_contenders_agree_and_are_read_back(tmp_path, name):
   if name == 'round':  # With one batch, the order of the examples has no effect.
     more += ['--examples=8', '--batch_size=8']
   if name == 'classes':
-    more.append('--contenders=in_process@200,worker@200,dp@200')
+    more += ['--num_classes=200', '--contenders=in_process,worker,dp']
   done = call(name, '--small', *more)
   assert (done.returncode, done.stderr) == (0, '')
   found = json.loads(output.read_text())
