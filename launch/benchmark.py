@@ -397,7 +397,10 @@ def _report(benchmark, rounds, kept) -> dict:
 
 
 def to_markdown(report: dict, is_short: bool = False) -> str:
-  """Returns the tables, or only the ratios, and a line that says how they were measured."""
+  """Returns the tables and a line that says how they were measured.
+
+  With `is_short`, only the ratios are shown, and the line has no sizes.
+  """
   times = [['contender', 'median s', 'peak MB']]
   for name, seconds in report['median_seconds'].items():
     times.append([name, f'{seconds:.4g}', f'{report["peak_mb"][name]:.0f}'])
@@ -415,8 +418,10 @@ def to_markdown(report: dict, is_short: bool = False) -> str:
     sizes.append(f'{name}={",".join(map(str, values))}')
   used, revision = report['machine'], report['git_revision'] or 'unknown'
   names = [wording.count(used['cores'], 'core'), used['cpu'], *used.get('gpus', ())]
-  below = (
-    f'`{report["command"]}`; {report["name"]}: {", ".join(sizes)};'
+  below = f'`{report["command"]}`;'
+  if not is_short:
+    below += f' {report["name"]}: {", ".join(sizes)};'
+  below += (
     f' {wording.count(report["passes"], "pass")}, {report["dropped"]} dropped;'
     f' {", ".join(names)}; revision {revision}, {report["date"]}.'
   )
