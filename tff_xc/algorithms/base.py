@@ -310,7 +310,7 @@ class Federated(Base):
   def keeps_models(cls, values: Mapping) -> bool:
     """Returns whether each client keeps a model, or a state of the same size.
 
-    If each client does, clients must receive the whole model.
+    Clients that keep a model must receive the whole model.
     """
     return bool(values.get('contrastive_weight'))
 

@@ -26,10 +26,10 @@ moves as fast as the row of a frequent class. If class sizes differ much, the ro
 end up closest to every embedding. P@1 then drops, because it rewards frequent classes.
 
 With 'row_update' = 'mean', the server averages the changes of rows like the changes of the encoder
-(see the paper's footnote). A row moves by n_i / n times the change of its client (by 1 / K times
-this change with uniform weights). Assume that the weighting is 'examples', and that each client
-takes one local step on all its examples. A round is then one gradient step on the positive loss of
-the examples of the round's clients. The paper does not have 'mean' for rows.
+(see the paper's footnote). The server multiplies the change of a client's row by the client's share
+of the round's examples (by 1 / K with uniform weights). Assume that the weighting is 'examples',
+and that each client takes one local step on all its examples. A round is then one gradient step on
+the positive loss of the examples of the round's clients. The paper does not have 'mean' for rows.
 
 The paper leaves three choices open:
 
@@ -264,7 +264,7 @@ class FedAwSSoftmax(fedavg.FedAvg):
   Clients train softmax on all classes. After FedAvg, the server takes one Adam step that lowers
   sum_{i < j} max(0, cos(w_i, w_j)) of the class rows. The last coordinate of a row is its bias.
   This variant has no weight lambda, no margin and no selection of nearest classes, and it does not
-  train on positive labels only. Adam has PyTorch's form, and the server keeps its state over
+  train on positive labels only. Adam has PyTorch's form, and the server keeps Adam's state over
   rounds.
   """
 

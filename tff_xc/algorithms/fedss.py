@@ -5,8 +5,8 @@ Sampled Softmax", 2022, arXiv:2203.04888.
 
 A client requests the rows of its own classes P_k and of m sampled negatives N_k, trains a sampled
 softmax on these rows, and sends the changes of the rows back. The server adds changes by class and
-takes a momentum step. The baselines differ in the requested rows and in the terms of the softmax's
-denominator. In this table, t is the example's class:
+takes a momentum step. The baselines differ in the requested rows and in the softmax's denominator.
+This table shows the classes in the denominator, where t is the example's class:
 
   FedSS         P_k and N_k         eq. (5), (6)
   NegOnly       {t} and N_k         eq. (7)
@@ -79,7 +79,7 @@ class FedSS(Sampled):
 
   FedSS equals FullSoftmax if m = n - |P_k|, and PosOnly if m = 0. The correction adds
   log((n - |P_k|) / m) to the negatives' logits (eq. 6). The paper does not say whether
-  its experiments used the correction. (A constant added to all logits would cancel.)
+  its experiments used the correction.
   """
 
   name = 'fedss'

@@ -19,9 +19,9 @@ Over all pairs, eq. (8) with Euclidean distances is 2 |sum_c v_c|^2 plus a const
 sum is zero minimise it, even if some of these rows are close. Use a k well below the number of
 classes, or eq. (7).
 
-Consider a step on unit rows that pushes every class away from k others. Such a step multiplies the
-component that all rows share by about 1 - 4 k lambda eta. If lambda eta exceeds 1 / (2 k), this
-component grows in magnitude and alternates in sign, and the rows collapse.
+Consider a step on unit rows that pushes every class away from k other classes. Such a step
+multiplies the component that all rows share by about 1 - 4 k lambda eta. If lambda eta exceeds 1 /
+(2 k), this component grows in magnitude and alternates in sign, and the rows collapse.
 
 If the distance of two rows is half the margin, eq. (7) pushes them apart as hard as eq. (8). Eq.
 (7) can push a row away from all other rows at once. For U rows, the same bound therefore holds for
@@ -56,8 +56,8 @@ POSITIVE_COSINE = 'positive_cosine'
 class Spreadout:
   """One gradient step W <- W~ - lambda eta grad reg(W~) (Algorithm 1, line 14).
 
-  The step starts at the normalised rows of W~. Therefore the step has the same effect on a row that
-  grew longer in a client's SGD.
+  The step starts at the normalised rows of W~. Therefore the lengths that rows have after the
+  clients' SGD do not change the effect of the step.
 
   Attributes:
     step_size: lambda eta.

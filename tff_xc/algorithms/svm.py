@@ -103,7 +103,8 @@ def fit_pairs(
       distances, pairs, bounds, num_points, tolerance, done,
       tf.where(is_last, steps, last), *state,
     )  # fmt: skip
-    # The coefficients sum to 0, except for rounding, so a constant in the gradient does not matter.
+    # The coefficients sum to 0, except for rounding errors. Subtract the mean, so that these errors
+    # hardly change the norms.
     gradient = moved - tf.reduce_mean(moved, axis=0)
     norms = tf.nn.relu(tf.reduce_sum(coefficients * gradient, axis=0))
     # Rows are gathered several times faster than columns.

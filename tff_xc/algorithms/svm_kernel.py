@@ -16,7 +16,7 @@ LINEAR = 'linear'
 # and up to 2^-24 d (2 R) r from the products, whose terms are summed one after another. A violation
 # is the difference of two gradients. A step with coefficients up to C changes a violation with an
 # error of up to 4 C times the error of a distance, which is C R (R + d r / 8) times this constant.
-# If the violations of two points differ by less, rounding decides between them.
+# If the violations of two points differ by less than this error, rounding decides between them.
 _SINGLE = 2.0**-18
 
 
@@ -128,11 +128,12 @@ def at_once(
 def on_demand(
   points: tf.Tensor, classes: tuple[tf.Tensor, tf.Tensor], kernel: Kernel, dtype: tf.DType
 ) -> Callable:
-  """Returns the function `distances`, which computes distances when it is called.
+  """Returns the function `distances` for a tile of `classes`, each int32 [k].
 
-  The pairs are all pairs of the tile, in order. The function computes in `dtype`. For a linear
-  kernel, the function subtracts the class mean from the points before it multiplies them, because
-  the clients' rows of a class are near each other.
+  Unlike the `distances` of `at_once`, it computes distances only when it is called. The pairs are
+  all pairs of the tile, in order. The function computes in `dtype`. For a linear kernel, the
+  function subtracts the class mean from the points before it multiplies them, because the clients'
+  rows of a class are near each other.
   """
   width, count = tf.shape(classes[0])[0], tf.shape(points)[1]
   both = [tf.cast(tf.gather(points, c), dtype) for c in classes]

@@ -28,8 +28,8 @@ def build_conv_encoder(
   """Returns the encoder; examples are uint8 [image_size, image_size].
 
   If `channels` is set, examples are uint8 [image_size, image_size, channels]. `image_size`
-  is at least 8. Every convolution has `filters` outputs, a multiple of `groups`, the number
-  of groups of GroupNorm.
+  is at least 8. Every convolution has `filters` outputs, which GroupNorm divides into `groups`
+  groups. `filters` is a multiple of `groups`.
   """
   side = image_size // 8
   shape = [image_size, image_size, *([channels] if channels else [])]

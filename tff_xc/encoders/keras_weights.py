@@ -18,9 +18,9 @@ and GroupNorm's weights are
 
 If all groups of an image have these moments, GroupNorm equals BatchNorm exactly. The
 moments of a real image differ, and the differences of 50 layers add up. The encoder is
-therefore a starting point for training and does not equal the pretrained network. Larger
-groups differ less. In a test, Keras's networks were trained for 200 steps on CIFAR-10 at
-64 pixels. The cosine between the encoder's and Keras's features, both centered, was
+therefore a starting point for training and does not equal the pretrained network. With larger
+groups, the differences are smaller. In a test, Keras's networks were trained for 200 steps on
+CIFAR-10 at 64 pixels. The cosine between the encoder's and Keras's features, both centered, was
 
   V2 0.47, V3 0.46 with 8 groups,
   V2 0.67, V3 0.63 with one group,

@@ -8,11 +8,11 @@ statistics. Neither FedVC nor FedSS gives the number of groups. We use 8 groups 
 Landmarks task (`tff.simulation.baselines.landmark`), and epsilon 1e-3 like Keras.
 
 The embedding is the output of a linear layer ('bottleneck') on the pooled features. In
-FedSS, MobileNetV3 has an embedding of 64 dimensions instead of 1280. Figure 8 of the paper
-shows the class table's share of all parameters. It implies about 3.71 million parameters in
-the rest of the network. Without the class table, our network has 3,033,456 parameters with 64
-dimensions, and 4,202,032 with 1280 dimensions, as many as Keras's network. The last layers of
-the paper's network are therefore unknown.
+FedSS, MobileNetV3 has an embedding of 64 dimensions instead of 1280. Figure 8 of FedSS shows the
+class table's share of all parameters. It implies about 3.71 million parameters in the rest of the
+network. Without the class table, our network has 3,033,456 parameters with 64 dimensions, and
+4,202,032 with 1280 dimensions, as many as Keras's network. The last layers of the paper's network
+are therefore unknown.
 """
 
 import collections

@@ -1,9 +1,9 @@
 """Measures how much clients' class distributions differ from the overall class distribution.
 
-Hsu, Qi and Brown (ECCV 2020) call this distance the earth mover's distance, EMD. The distance
-is 0 if all clients have the same class distribution, and it is at most 2. For one client, the
-distance is twice the probability mass that must move between classes to make the client's
-distribution equal to the overall distribution.
+Hsu, Qi and Brown (ECCV 2020) call this measure the earth mover's distance, EMD. The EMD is 0 if all
+clients have the same class distribution, and it is at most 2. For one client, the EMD is twice the
+probability mass that must move between classes to make the client's distribution equal to the
+overall distribution.
 """
 
 from collections.abc import Mapping

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 class Option(parts.Part):
-  """Base class of an option: an `hp.declared` class whose fields are flags.
+  """Base class of an option: an `hp.declared` class.
 
-  Most options are also parts of a round. Fields that are not flags have defaults.
+  Most options are also parts of a round. The flags of an option are fields made by `hp.field`.
+  Other fields must have defaults, because `of` may leave them out.
   """
 
   def __post_init__(self):

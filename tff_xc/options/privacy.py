@@ -48,8 +48,8 @@ class Privacy(option.Option):
   """Clips client updates and adds noise to them.
 
   z is `dp_noise_multiplier`. If it is 0, there is no noise and no privacy. C is `dp_clip`. Sums are
-  divided by m, which is `clients_per_round`, the expected number of clients. An adaptive norm
-  (Andrew et al., 2019, arXiv:1905.03871) and the choice of rows each use a part of the privacy
+  divided by m, which is `clients_per_round`, the expected number of clients. An adaptive clipping
+  norm (Andrew et al., 2019, arXiv:1905.03871) and the choice of rows each use a part of the privacy
   budget. With local noise, a row gets noise only from clients that requested it.
   """
 

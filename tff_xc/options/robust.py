@@ -112,7 +112,8 @@ class Quantile:
   def next(self, state, votes: tf.Tensor, of_round: parts.Round) -> tf.Tensor:
     """Returns C after a round. C does not change if every update was dropped."""
     # The order of operations is the same as in TFF's `PrivateQuantileEstimationProcess`, so that
-    # all digits are equal. A client counts 1/2 or -1/2, and a dropped client has the norm 0.
+    # all digits are equal. A client adds 1/2 minus its vote to the sum. A dropped client has the
+    # norm 0, so its vote is 0.
     clients = of_round.clients
     share = (0.5 * clients - votes) / clients + 0.5
     following = state * tf.exp(-(self.rate * (share - self.quantile)))

@@ -343,7 +343,8 @@ def _gradients(algorithm, weights, initial, held, examples, seed, received, scal
   if model.encoder.targets:
     targets, owners = model.encoder.targets(examples.x, examples.labels)
 
-  # If the encoder makes several targets of an example, the example's value is their mean.
+  # If the encoder makes several targets from an example, the example's value is the mean over these
+  # targets.
   def of_examples(each):
     return (
       each
@@ -499,7 +500,7 @@ def _answered(algorithm, hook, local, delta, rows):
 def _if_finite(finite, values):
   """Returns `values` if `finite` is True, else zeros."""
   # Multiplying in both cases would cost one more pass over the numbers. `multiply_no_nan` makes the
-  # zeros, because TensorFlow would keep constant zeros in memory as long as the graph.
+  # zeros, because constant zeros would stay in memory as long as the graph exists.
   factor = tf.cast(finite, tf.float32)
 
   def zeros():
@@ -515,7 +516,7 @@ def _changes(algorithm, before, rows, held):
     if not table.merge.sends_deltas:
       name = table.name
       moved = rows[name] - before[name]
-      # Clients send zeros for padding. These zeros are not changes.
+      # In padding, `rows` is 0, so `moved` would be minus the old row. Padding has no change.
       mask = held[name].mask[: tf.shape(moved)[0], None]
       changes[name] = tf.where(mask, moved, 0.0)
   return changes

@@ -32,7 +32,7 @@ _LARGEST_SEED = 2**32
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cohort(Sequence):
-  """The clients of one round: a sequence of `ClientExamples`, the argument of `next`."""
+  """The clients of a round, a sequence of `ClientExamples` for the learning process's `next`."""
 
   # A `ClientExamples` for each client. Each access reads the client's examples.
   examples: Sequence[examples_lib.ClientExamples]
@@ -216,8 +216,8 @@ class IidBatches:
         f' expected at most {_MOST_POOLED:,}'
       )
 
-    # A cache of one pass is enough, because a round starts in the pass in which the previous round
-    # ended.
+    # It is enough to cache the order of one pass, because a round starts in the pass in which the
+    # previous round ended.
     @functools.lru_cache(maxsize=1)
     def order_of(epoch: int) -> np.ndarray:
       return np.random.default_rng([seed, epoch]).permutation(total)
@@ -252,9 +252,10 @@ class VirtualClients:
 
   clients_per_round: int  # K.
   examples: int  # N_VC.
-  # Whether a client may be drawn several times in a round. The second draw adds the number of all
-  # clients to its id, the third draw adds twice this number, and so on. With these different ids,
-  # each draw uses different examples and random numbers.
+  # Whether a client may be drawn several times in a round. In the second draw of a client, the
+  # number of all clients is added to the client's id. In the third draw, twice this number is
+  # added, and so on. With these different ids, each draw uses different examples and random
+  # numbers.
   replace: bool = False
   # Draw each client independently with probability min(1, K n_k / n).
   poisson: bool = False

@@ -92,7 +92,8 @@ class Integers:
 
   def distance(self, clip: float, numbers: int) -> float:
     """Returns the largest L2 distance between two clients' integers without noise."""
-    # Rounding changes each number by less than one. 1e-5 covers errors of the norm.
+    # Rounding changes each number by less than one. The factor 1 + 1e-5 covers rounding errors of
+    # the norm.
     return 2.0 * (clip * self.scale * (1.0 + 1e-5) + math.sqrt(numbers))
 
 

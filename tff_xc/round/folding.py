@@ -160,8 +160,8 @@ def aggregation(
   """Returns (zero, accumulate, merge, report) for `tff.federated_aggregate` with stacks.
 
   Args:
-    entry: a structure of `tf.TensorSpec`s for one entry, with the name `ids` for one of them. The
-      tensors of a stack have one more axis.
+    entry: a structure of `tf.TensorSpec`s for one entry. One spec has the name `ids`. The tensors
+      of a stack have one more axis.
     join: merges all stacks into the report.
     most: the largest number of entries of each stack, see `pushed`.
     value_type: the type of a client's value. None: the value is a stack.

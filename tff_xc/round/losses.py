@@ -80,8 +80,7 @@ def negative_correction(held: request.SelectedRows, num_rows: int) -> tf.Tensor:
   A client k receives a negative class j with probability m / (n - |P_k|). With q_j = 1 / (n -
   |P_k|), the corrected logit is o'_j = o_j - log(m q_j) = o_j + log((n - |P_k|) / m). The
   correction makes the sampled partition function unbiased. A client always receives its own classes
-  (positives), so they need no correction. (A constant that is added to all logits would cancel in
-  the softmax.)
+  (positives), so they need no correction.
   """
   # If only features name a row, its count is -1. A client always receives this row, like a
   # positive.
@@ -236,7 +235,7 @@ class BinaryCrossEntropy:
 
   The loss of an example is R times the mean over the received rows, where R is the number of hash
   tables, `tables`. This product equals the sum of the means of the R tables (FedMLH, Algorithm 2).
-  If several labels of an example share a row, the row is one target (line 6).
+  If several labels of an example share a row, the row is one target (Algorithm 2, line 6).
   """
 
   tables: int = 1

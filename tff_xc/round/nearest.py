@@ -21,10 +21,10 @@ _PARALLEL = 8
 def in_blocks(function, count: tf.Tensor, others: tf.Tensor, width):
   """Applies a function to blocks of the numbers in [0, count) and concatenates the results.
 
-  The function maps int32 [b] to [b, width]. `width` is a structure of specs [width], one for each
-  result. `others` is the number of similarities that the function computes for each number. The
-  more similarities, the smaller are the blocks. All blocks run in one flat loop, because Grappler
-  aborts on nested loops.
+  The function maps int32 [b] to a structure of tensors [b, ...]. `width` has the same structure,
+  with the spec [...] of each tensor. `others` is the number of similarities that the function
+  computes for each number. The more similarities, the smaller are the blocks. All blocks run in one
+  flat loop, because Grappler aborts on nested loops.
   """
   at_once = tf.clip_by_value(_SIMILARITIES // tf.maximum(others, 1), _LEAST_ROWS, _ROWS)
   # The last number pads the last block. One block runs even if count is 0.
@@ -189,6 +189,7 @@ def _guess(strip, k: int):
   norm = tf.math.reduce_euclidean_norm(strip, axis=1, keepdims=True)
   mean = total / others
   variance = (norm**2 - _ITSELF**2) / others - mean**2
-  deviation = tf.sqrt(tf.maximum(variance, 0.0))  # Rounding may make it negative.
+  # Rounding may make `variance` negative.
+  deviation = tf.sqrt(tf.maximum(variance, 0.0))
   part = tf.minimum((k + k**0.5) / others, 1.0)
   return mean - deviation * tf.math.ndtri(part)

@@ -63,8 +63,8 @@ class Answer(NamedTuple):
   # Float tensors for the server, which become zeros if the client's update is dropped.
   reply: Any = ()
   change: Any = None  # Replaces `Local.change`. None: `Local.change` stays the same.
-  # Rows by table to which a client adds its changes if it sends new rows. None: the rows of
-  # `Local.before`.
+  # By table, the rows to which a client adds its changes, if it sends new rows instead of changes.
+  # None: the rows of `Local.before`.
   onto: Any = None
   is_finite: Any = None  # bool scalar; False drops the client's update.
 

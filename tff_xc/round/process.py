@@ -27,7 +27,7 @@ deep_messages.allow()
 
 
 class ServerState(NamedTuple):
-  """The states of the encoder's optimizer and, by name, of the tables."""
+  """The state of the encoder's optimizer, and the states of the tables by name."""
 
   encoder: Any
   tables: collections.OrderedDict
@@ -59,7 +59,8 @@ def build_process(
     3. The client trains, and returns encoder changes and rows.
     4. The aggregator averages the encoder changes, and each table's merge combines the table's
       rows.
-    5. The server takes its steps.
+    5. The server takes optimizer steps on the encoder and the tables, and then the algorithm's
+      further steps, such as spreadout.
 
   `seed` determines the initial weights and the random numbers of all rounds.
 

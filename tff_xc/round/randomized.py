@@ -54,7 +54,7 @@ class Response(NamedTuple):
 
     Consider the probability of these requests if a class is the client's own, and their probability
     if this class is not the client's own. Epsilon bounds the log of the ratio of the two
-    probabilities. If k classes differ, the bound is k epsilon.
+    probabilities. For two clients that differ in k classes, the bound is k epsilon.
     """
     found = 0.0
     for times in range(requests + 1):

@@ -121,10 +121,10 @@ def mixed(state: tf.Tensor) -> tf.Tensor:
 def random_bits(seed: tf.Tensor, streams: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
   """Returns 64 random bits, uint64, for each pair of a stream and a number.
 
-  `seed` is int32 [2]. `streams` and `numbers` are integers and broadcast. Each result depends only
-  on the seed, the stream and the number. With TensorFlow's generators, a result would also depend
-  on its place in the tensor. Do not use this function for secret numbers, because a few results
-  reveal the seed.
+  `seed` is int32 [2]. `streams` and `numbers` are integers of shapes that broadcast together. Each
+  result depends only on the seed, the stream and the number. With TensorFlow's generators, a result
+  would also depend on its place in the tensor. Do not use this function for secret numbers, because
+  a few results reveal the seed.
   """
 
   def times(x, odd):

@@ -45,7 +45,7 @@ class Table:
 
   Attributes:
     name: 'class', or a name in the encoder's `tables`. Error messages and names of metrics also use
-      it as the word for an item of the table.
+      the name as the word for an item of the table.
     request: which rows a client requests (question 1).
     merge: how the server merges the rows that clients send (question 3).
     optimizer: the server's optimizer of the rows (question 4), if the merge takes one. An optimizer
