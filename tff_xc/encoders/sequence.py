@@ -4,9 +4,8 @@ Kang, McAuley: "Self-Attentive Sequential Recommendation" (SASRec), ICDM 2018,
 arXiv:1808.09781, with layer normalization before each sub-layer. An example is a user's
 latest items. Its feature ids are the items, in any order, and a feature's value is 1 / age,
 where the newest item has age 1. In tests, the example's embedding is the output at the
-newest item. In training, every item of the example has an embedding and a target. The
-target is the next item, or the label for the newest item. One pass therefore trains on a
-whole history.
+newest item. In training, every item of the example has an embedding and a target. The target is the
+next item. The target of the newest item is the label. One pass therefore trains on a whole history.
 
 Position embeddings are learned, and positions are counted from the newest item. An item
 attends to itself and to older items. The shorter examples of a batch are padded on the

@@ -89,7 +89,7 @@ def parts(
 
 
 def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
-  """Returns a row for each client of `parts`, in the order of the parts.
+  """Returns a table with one row for each client of `parts`, in the order of the parts.
 
   The columns `client` and `part` have the client's id and part. `training_examples` and
   `test_examples` are numbers of examples. `classes` is the number of distinct classes of all

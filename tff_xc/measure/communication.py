@@ -10,13 +10,13 @@ section 3) describes the messages.
         client's weight, which is one float. With compression
         (`tff_xc.options.compression`), each row or tensor takes whole bytes, and the
         client also sends the smallest and largest number of each row or tensor. With
-        distributed privacy, clients send integers of whole bytes. Parts of an algorithm
-        may add replies.
-With `Bfloat16`, a number in weights, rows and deltas has 2 bytes in both directions. All other
-numbers have 4 bytes. If a client requests all rows of a table, neither message contains ids,
-because row c is at index c. The round's seed, other scalars, and the sums for the metrics
-(together about 50 bytes) do not count. A client with a dropped update counts like any other
-client.
+        distributed privacy, clients send integers of `dp_bits` bits, and each row or tensor
+        takes whole bytes. Parts of an algorithm may add replies.
+With --message_precision=bfloat16, a number in weights, rows and deltas has 2 bytes in both
+directions. Without these options, all numbers have 4 bytes. If a client requests all rows of a
+table, neither message contains ids, because row c is at index c. The round's seed, other scalars,
+and the sums for the metrics (together about 50 bytes) do not count. A client with a dropped update
+counts like any other client.
 `tests/round/test_crossing.py` compares these bytes with the values that a round passes to
 clients and aggregates.
 """

@@ -13,9 +13,10 @@ The values of a row come only from clients that received the row. If other clien
 the median of a row that fewer than half of the clients received would be zero. Rare classes would
 then never be learned.
 
-A merge uses the trimmed mean in place of its own mean. `merge.SumRows` multiplies the trimmed mean
-by the share of clients that received the row, so beta = 0 gives its own mean with equal weights.
-`merge.SumRows` with `row_renormalise`, and `merge.ReplaceRows`, do not multiply by this share.
+A merge uses the trimmed mean in place of a mean. `merge.SumRows` multiplies the trimmed mean by
+the share of clients that received the row. With beta = 0, the result equals the mean of
+`merge.SumRows` with equal weights. `merge.SumRows` with `row_renormalise`, and `merge.ReplaceRows`,
+do not multiply by this share.
 
 Because only the clients that received a row decide its change, the row is only as safe as the
 majority of these clients. If an attacker is the only client that received a row, the attacker alone
