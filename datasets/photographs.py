@@ -60,10 +60,10 @@ def load(
   """Loads images of a folder, tar or zip; `x` is uint8 [side, side, 3].
 
   If `corrupt` is 'skip', the function decodes every image once and leaves out damaged
-  images. It also leaves out images that the split names and the store lacks. If `corrupt`
-  is 'fail', such images are errors. A damaged image then raises its error when it is first
-  used. If `checks` is false, no image is decoded before it is used. `features` names the
-  features of TFRecords. Raises `errors.InputError` if images or files of the split are
+  images. It also leaves out images that the split names but that are missing from the folder or
+  archive. If `corrupt` is 'fail', missing and damaged images are errors. A damaged image then
+  raises its error when it is first used. If `checks` is false, no image is decoded before it is
+  used. `features` names the features of TFRecords. Raises `errors.InputError` if images or files of the split are
   missing or damaged, or there are fewer than two classes.
   """
   store = store_lib.open_store(path, features)
@@ -226,7 +226,7 @@ def blocks(
 ) -> Iterator[tuple[list[int], examples_lib.Block]]:
   """Yields blocks of readable images, resized by `fitted`, and the images' store indices.
 
-  The possible labels of an image are the names of the folders around it, and `own`.
+  The possible labels of an image are the names of the folders around it, and the names in `own`.
   """
   root = pathlib.Path(os.path.realpath(store.path))
 

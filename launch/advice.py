@@ -300,9 +300,9 @@ def rule_for(facts: Facts) -> Rule:
 def evidence(facts: Facts, name: str = '') -> Measured | None:
   """Returns the measured setting that is most similar to the facts of a run.
 
-  Only settings with the same kind of labels are considered, and if `name` is given, only
-  settings with a score of this algorithm. Settings with the same rule and with sizes within a
-  factor of `NEAR` have priority. Returns None if there is no such setting.
+  The function considers only settings with the same kind of labels. If `name` is given, the
+  setting must also have a score of this algorithm. Settings with the same rule and with sizes
+  within a factor of `NEAR` have priority. Returns None if no setting is left.
   """
   kinds = facts.label_sets, facts.is_items
   known = [m for m in MEASURED if (m.facts.label_sets, m.facts.is_items) == kinds]

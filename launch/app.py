@@ -104,7 +104,8 @@ class _Ending:
 
   def __init__(self):
     self.status = 1  # The exit status after a bug.
-    # atexit calls the functions in reverse order, so this one is last.
+    # atexit calls functions in reverse order of registration. So this function runs after all
+    # functions that are registered later.
     atexit.register(self._leave)
 
   def exit(self, status: int, sentence: str = '') -> None:

@@ -244,7 +244,7 @@ class Planner:
       return f'it takes {needed} of memory, and {wording.human_bytes(free)} are free'
     if self.dataset.train.largest_label_set > 1:
       return ''
-    # The reason is a warning that the algorithm gives only if each client has a single class.
+    # If the algorithm warns only when each client has a single class, this warning is the reason.
     warnings = algorithms.get(name)(**self._values(name)).warnings
     one, two = (warnings(self.dataset.num_classes, most) for most in (1, 2))
     return next((text for text in one if text not in two), '')

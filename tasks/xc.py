@@ -85,7 +85,8 @@ _LABEL_GROUP_SIZE = hp.Hyperparameter(
   least=0,
   most=10**7,
 )
-# The paper's encoder, and a smaller one for data sets with a few thousand examples.
+# Options of tasks: `_PAPER` has the paper's encoder. `_SMALL` and `_SMALL_SETS` have a smaller
+# encoder, for data sets with a few thousand examples.
 _CLIENTS_OF_ONE = {'classes_per_client': 1, 'feature_learning_rate': 10.0}
 _PAPER = {**_CLIENTS_OF_ONE, 'embedding_dim': 512}
 _SMALL = {**_CLIENTS_OF_ONE, 'embedding_dim': 128, 'feature_dim': 128, 'hidden_dim': 256}

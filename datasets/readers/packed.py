@@ -4,10 +4,10 @@ The index has the name, file, offset and size of each image. It is made once and
 the user's cache folder.
 
 Tars: The input is a tar, or a folder of tars such as ImageNet's, with one tar for each
-class. A tar may contain tars. An inner tar and a tar of a folder count as a folder with the
-name of the tar without `.tar`. So the image `n01440764_1.JPEG` in `n01440764.tar` has the id
-`n01440764/n01440764_1.JPEG`. If a tar has images itself, the tars inside it are ignored. If
-several images have the same name, the last one is used.
+class. A tar may contain tars. Each tar inside a folder or inside another tar counts as a folder
+with the name of the tar without `.tar`. So the image `n01440764_1.JPEG` in `n01440764.tar` has
+the id `n01440764/n01440764_1.JPEG`. If a tar has images itself, the tars inside it are ignored.
+If several images have the same name, the last one is used.
 
 TFRecords: Each `tf.train.Example` has an image, and optionally a class, a user and an id.
 `record_features` names their features. TFF's Landmarks and iNaturalist

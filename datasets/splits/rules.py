@@ -341,7 +341,7 @@ RULES: Mapping[str, Rule] = {
       counts={'examples': 164_172, 'classes': 2_028, 'clients': 1_262, 'test_examples': 19_526},
     ),
   ),
-  # Hsu, Qi and Brown, as above. TFF's documentation has one client more in each split,
+  # Hsu, Qi and Brown (ECCV 2020) publish this split, too. TFF's documentation has one client more in each split,
   # because it counts the images without a user ('NA') as a client.
   'inaturalist-user-120k': _inaturalist(
     'images of iNaturalist 2017 by user (FedVC); --input: the folder of'

@@ -328,8 +328,10 @@ def losses(
 ) -> dict[str, Any]:
   """Returns the losses of unit embeddings [N, d] with labels y [N] and unit rows [C, d].
 
-  'objective' is the mean of the clients' losses plus reg(W) / C. All other values have the
-  shape [N]: 'is wrong' is bool, and 'mismatch' is the sum in eq. (17).
+  'objective' is FedAwS's objective: the mean over examples of (1 - s_y)^2, which the clients
+  minimize, plus reg(W) / C, with reg of eq. (7). All other values have the shape [N].
+  `fedaws_theory` defines l_ccl and l_sp. 'is wrong' is true if another class has a cosine of at
+  least s_y, and 'mismatch' is the sum in eq. (17).
   """
   cosines, of_rows = embeddings @ rows.T, rows @ rows.T
   own = cosines[np.arange(len(y)), y]

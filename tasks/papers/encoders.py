@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 
 class Encoder(NamedTuple):
-  """A run of `centralized` that trains an encoder. Rows that start from it need its network."""
+  """A run of `centralized` that trains an encoder.
+
+  A row of a table with `start_from=NAME` must use the same network as this run.
+  """
 
   task: str
   changes: Mapping[str, Any]  # Settings that differ from the task's defaults.

@@ -290,7 +290,10 @@ def of_csv(
 
 
 def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -> tuple[Claim, ...]:
-  """Returns a result's claims, and those claims about tables that it draws that concern `rows`."""
+  """Returns a result's own claims, and claims about `tables`, whose rows the result draws.
+
+  A claim about a table is left out if it does not concern `rows`.
+  """
   paper, found = name.partition('/')[0], []
   known = {name, *(f'{paper}/{table}' for table in tables)}
   for line in _lines('claims'):

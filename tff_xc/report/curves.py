@@ -150,8 +150,8 @@ def plot_confusion(
   pictures.save(figure, path)
 
 
-# The horizontal axes of pictures of scores, by name: the label, the unit, and a function
-# that returns the cost until the end of each round from metrics.csv.
+# The horizontal axes of pictures of scores, by name: the label, the unit, and a function that
+# takes the table metrics.csv and returns, for each round, the cost from the start to its end.
 AXES: Mapping[str, tuple[str, str, Callable[[pd.DataFrame], pd.Series]]] = {
   'rounds': ('round', '', lambda metrics: metrics['round']),
   'batches': ('local batches of a client', '', lambda m: targets.spent(m, 'batches')),

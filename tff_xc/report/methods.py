@@ -54,9 +54,9 @@ METHODS = {
 # Colors of algorithms that are not in `METHODS`, in alphabetical order of the algorithms.
 _FREE = ('#B8860B', '#008B8B', '#8B4513', '#FF69B4', '#708090', '#6B8E23')
 _LINES = ('-', '--', '-.', ':')
-# The darkest shade of a color loses at most the first share of the color's brightness,
+# The darkest shade of a color loses at most the share `_DARKEST` of the color's brightness,
 # because very dark shades of different colors look alike. The lightest shade gains at most
-# the second share of the difference to white.
+# the share `_LIGHTEST` of the difference to white.
 _DARKEST, _LIGHTEST = 0.5, 0.65
 
 

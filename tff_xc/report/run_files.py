@@ -57,8 +57,8 @@ NOT_CONFIGURATION = (
   'versions',
   'worker_timeout',
 )
-# Keys of config.json that are not settings of a method: they identify a run, do not change
-# its results, or contain settings.
+# Keys of config.json that are not settings of a method. Some of them identify a run, some do not
+# change its results, and `hyperparameters` and `options` are dictionaries of settings.
 _NOT_SETTINGS = frozenset(
   {*NOT_CONFIGURATION, 'task', 'algorithm', 'hyperparameters', 'options', 'data', 'seed'}
 )
