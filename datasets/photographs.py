@@ -63,8 +63,8 @@ def load(
   images. It also leaves out images that the split names but that are missing from the folder or
   archive. If `corrupt` is 'fail', missing and damaged images are errors. A damaged image then
   raises its error when it is first used. If `checks` is false, no image is decoded before it is
-  used. `features` names the features of TFRecords. Raises `errors.InputError` if images or files of the split are
-  missing or damaged, or there are fewer than two classes.
+  used. `features` names the features of TFRecords. Raises `errors.InputError` if images or files
+  of the split are missing or damaged, or there are fewer than two classes.
   """
   store = store_lib.open_store(path, features)
   # Read the files of the split before the slow check, so that their errors come first.

@@ -148,7 +148,7 @@ _ALL = (
       'clients': 32,  # Clients in a round.
       'examples': 20,  # Images of each client, which belong to 20 classes in turn.
       'batch_size': 32,  # Batch size of local training, which has one epoch.
-      'embedding_dim': 64,  # The length of a row.
+      'embedding_dim': 64,  # The length of a class row.
       # Numbers of classes n. A message of TFF's worker has at most 2 GB.
       'num_classes': (10_000, 100_000, 1_000_000),
     },
@@ -166,7 +166,7 @@ _ALL = (
       'clients': 64,  # Clients in a round.
       'keys': 1000,  # Number of rows that each client requests.
       'rows': 1_000_000,  # Number of rows of the table.
-      'dim': 64,  # The length of a row.
+      'dim': 64,  # The length of a row of the table.
     },
     small={'clients': 2, 'keys': 5, 'rows': 100, 'dim': 4},
     names=('floor', 'in_process', 'worker'),
@@ -180,7 +180,7 @@ _ALL = (
     sizes={
       'classes': (62,),  # Numbers of classes n. With more than 2,028, scikit-learn needs gigabytes.
       'clients': 8,  # Clients in a round.
-      'dim': 2048,  # The length of an embedding. A row also has a bias.
+      'dim': 2048,  # The length of an embedding. A class row also has a bias.
     },
     small={'classes': (5,), 'clients': 4, 'dim': 6},
     by='classes',
@@ -195,7 +195,7 @@ _ALL = (
     sizes={
       'examples': 1024,  # Test examples: generated bags of words, with label sets.
       'num_classes': 670_091,  # The number of classes n.
-      'dim': 512,  # The length of a row.
+      'dim': 512,  # The length of a class row.
     },
     small={'examples': 4, 'num_classes': 50, 'dim': 4},
     names=('product', 'exact'),
@@ -210,7 +210,7 @@ _ALL = (
       'clients': 16,  # Clients in a round of FedSS with n = 200.
       'examples': 20,  # Images of a client.
       'batch_size': 32,  # Batch size of local training, which has one epoch.
-      'embedding_dim': 64,  # The length of a row.
+      'embedding_dim': 64,  # The length of a class row.
     },
     small={'clients': 2},
     names=('in_process', 'worker'),

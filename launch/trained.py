@@ -209,7 +209,7 @@ def _with_moved_data(
 ) -> dict[str, Any]:
   """Returns a run's configuration, in which `named` replaces settings.
 
-  The run directory may be untrusted.
+  Raises `errors.InputError` if the run's config.json has invalid settings.
   """
   options, others = {**config.get('options', {})}, {}
   for name in named.keys() - {'encoder'}:

@@ -392,7 +392,10 @@ def _check_sizes(draft: task_lib.Draft, num_classes: int) -> None:
 def _check_weights_of_classes(
   task: task_lib.Task, values: Mapping, num_classes: int | None
 ) -> None:
-  """Refuses label sets and invalid files of class probabilities before the data are read."""
+  """Checks the flags that weight classes, before the data are read.
+
+  Refuses these flags for tasks with label sets, and refuses invalid files of class probabilities.
+  """
   weights = values.get('importance_weights', importance.NONE)
   probabilities = values.get('calibration_probabilities', '')
   for flag, chosen, names in (

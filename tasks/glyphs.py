@@ -273,7 +273,7 @@ TASKS = (
   # Omniglot is not an experiment of the papers. It has real clients and fits any machine.
   # It trains from scratch, whereas the papers start from pretrained encoders. With a client
   # learning rate of 0.1, SGD with momentum on the server hardly changes the model within
-  # hundreds of rounds, but Adam does.
+  # hundreds of rounds, so the server uses Adam.
   task.Task(
     name='omniglot',
     summary='964 handwritten characters, 480 real drawers as clients',

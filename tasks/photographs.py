@@ -54,7 +54,7 @@ class Split(NamedTuple):
   task: str  # The name of the task, the split and its rule.
   source: Source
   is_made: bool = True  # Whether `launch.make_splits` has a rule of this name.
-  train: str = ''  # The published file of the clients in the folder, or FILE:COLUMN.
+  train: str = ''  # The published file of the clients, or FILE:COLUMN; a path in the folder.
   test: str = ''  # The published file of the test set; '': `train` is a zip that includes it.
   published: str = ''  # The address of the published files.
   tff: str = ''  # The folder of TFF's files, which have images and clients.

@@ -41,7 +41,7 @@ def _packages() -> dict[str, str]:
   return versions
 
 
-@functools.cache  # A file may change after its module was imported.
+@functools.cache  # If a file changes later, the imported module stays the same.
 def sources() -> dict[str, str]:
   """Returns a checksum of the source files of each package of this repository.
 

@@ -208,7 +208,7 @@ class HashedHead:
     if ids is None:
       by_table = precision.product(tf.matmul, extended, self._of_tables(rows), transpose_b=True)
       return tf.reshape(tf.transpose(by_table, [1, 0, 2]), [-1, self.num_rows(0)])
-    # Sort the rows by table, so that each sub-model needs one product.
+    # Sort the rows by hash table, so that each sub-model needs one product.
     table = ids // self.num_buckets
     order = tf.argsort(table, stable=True)
     sizes = tf.math.bincount(table, minlength=self.num_tables)

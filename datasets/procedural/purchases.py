@@ -24,7 +24,8 @@ class Options(NamedTuple):
 
   num_users: int = 943
   num_items: int = 1682  # The number of classes n.
-  # The median of a log-normal distribution. Its logarithm has the standard deviation 0.7.
+  # The median of the users' numbers of items. These numbers have a log-normal distribution, and
+  # their logarithm has the standard deviation 0.7.
   items_per_user: float = 40.0
   skew: float = 0.8  # The popularity of the item with rank r in its group is r^-skew.
   seed: int = 0

@@ -29,7 +29,7 @@ class Published(NamedTuple):
   counts: Mapping[str, int]  # Numbers about the split. The keys are those of its summary.
   # The keys in `counts` whose numbers depend on an unpublished random sample.
   drawn: tuple[str, ...] = ()
-  why: str = ''  # Why a split of the same input still has other numbers.
+  why: str = ''  # Why our split of the same input differs from these numbers.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -341,8 +341,8 @@ RULES: Mapping[str, Rule] = {
       counts={'examples': 164_172, 'classes': 2_028, 'clients': 1_262, 'test_examples': 19_526},
     ),
   ),
-  # Hsu, Qi and Brown (ECCV 2020) publish this split, too. TFF's documentation has one client more in each split,
-  # because it counts the images without a user ('NA') as a client.
+  # Hsu, Qi and Brown (ECCV 2020) publish this split, too. TFF's documentation has one client
+  # more in each split, because it counts the images without a user ('NA') as a client.
   'inaturalist-user-120k': _inaturalist(
     'images of iNaturalist 2017 by user (FedVC); --input: the folder of'
     ' train_val2017.zip and inat2017_locations.zip, or of the files in them',

@@ -172,7 +172,7 @@ def of_process(process, state, cohort, check):
 
 
 def ours(sizes, precision_name):
-  """Returns rounds of this package's FedAvg, which starts from the weights of the arrays."""
+  """Returns rounds of this package's FedAvg, which starts from the weights of `make_arrays`."""
   weights, x, y = make_arrays(sizes)
   encoder = leaf.build_femnist_encoder(embedding_dim=sizes.embedding_dim)
   process = fedss.build_fullsoftmax(

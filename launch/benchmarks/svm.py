@@ -17,7 +17,7 @@ from tff_xc.algorithms import svm
 from tff_xc.round import folding, optimizers, server
 from tff_xc.runtime import registry
 
-# The published settings. C is the bound of the first round.
+# The published settings. `_BOUND` is the SVMs' C in the first round.
 _BOUND, _TOLERANCE, _STEPS = 1.0, 1e-3, 50
 _LEARNING_RATE, _EPSILON = 0.01, 1e-5
 # The noise of a client's rows, relative to the common part of all clients' rows.

@@ -27,7 +27,7 @@ SHARE = 0.1
 # If published standard deviations are uncertain, a pair counts as ordered only if the gap is this
 # many times as large as usual.
 UNSURE = 3
-GOOD = 0.9  # The good points of a grid have at least this share of the grid's best score.
+GOOD = 0.9  # A row of a grid is good if it has at least this share of the best score of the grid.
 SEEDS = 3  # The order of two rows is undecided with fewer seeds.
 AGREES, DISAGREES, UNDECIDED = 'agrees', 'disagrees', 'undecided'
 _PLURALS = {AGREES: 'agree', DISAGREES: 'disagree', UNDECIDED: 'undecided'}

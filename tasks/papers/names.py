@@ -45,7 +45,7 @@ class Parts(NamedTuple):
   budget: targets.Budget | None = None  # When a score is taken; None: at the end.
   target: targets.Target | None = None  # The score to which rounds are counted.
   relative: float | None = None  # Rounds are counted to this fraction of another row's score.
-  is_volatility: bool = False  # Whether it is the standard deviation over the last evaluations.
+  is_volatility: bool = False  # Whether the result is a standard deviation over evaluations.
 
   @property
   def is_rounds(self) -> bool:

@@ -200,7 +200,7 @@ def class_names(file: pathlib.Path, num_classes: int) -> list[str] | None:
 def first_rounds(run: Run, rounds: int) -> Run:
   """Returns a run as it was after `rounds` rounds.
 
-  If the run has finished, its means of bytes, rows and seconds still cover the whole run.
+  If the run has finished, its means of bytes, class rows and seconds still cover the whole run.
   Raises InputError if the run was not evaluated after this round.
   """
   metrics = run.metrics[run.metrics['round'] <= rounds]

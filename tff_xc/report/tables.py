@@ -107,7 +107,7 @@ def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
 
 
 def differing(frame: pd.DataFrame) -> list[str]:
-  """Returns the settings that several algorithms have with different values.
+  """Returns the settings whose values differ between the algorithms that have them.
 
   If `rounds` is among these settings, it comes first.
   """
