@@ -73,7 +73,12 @@ def _define_flags() -> None:
     'audit_requests', 20, 'number of requests that each client sends to the server', 1, 1000
   )
   flags.DEFINE_integer(
-    'audit_seeds', 1, 'number of seeds to audit, starting with the seed of the run', 1, 100
+    'audit_seeds',
+    1,
+    "number of times to repeat the audit, with seeds that count up from the run's seed. Each"
+    ' seed draws other clients and requests; the weights of a trained run stay the same',
+    1,
+    100,
   )
   flags.DEFINE_float(
     'update_clip', None, 'also audit updates that are clipped to this L2 norm', 1e-30, 1e30

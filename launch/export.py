@@ -59,9 +59,9 @@ def _define_flags() -> None:
     'round',
     'chosen',
     'checkpoint to export. chosen: the best round if the run chose it by validation examples,'
-    ' otherwise the last round; last: the last round; best: the round with the best value of the'
-    " run's --best_by, or, if the run did not measure this score, of the task's first score that it"
-    ' measured. Or the number of a round. A run keeps its last three checkpoints and the best one',
+    ' otherwise the last round; last: the last round; best: the round with the best score of'
+    " --best_by (if the run did not measure this score: of the task's main score); or the number"
+    ' of a round. A run keeps its last three checkpoints and the best one',
   )
   flags.DEFINE_integer(
     'top', 5, 'number of best classes that the model returns for an input', lower_bound=1

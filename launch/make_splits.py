@@ -118,7 +118,12 @@ def _usage(arguments: Sequence[str]) -> str:
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('input', None, 'data to split, see above')
+  flags.DEFINE_string(
+    'input',
+    None,
+    "data to split: images, a table, CIFAR's or LEAF's files, a text file of the Extreme"
+    ' Classification Repository, or an .npz file (`launch.make_splits --help` has details)',
+  )
   flags.DEFINE_string('output', None, 'folder to write the split to')
   flags.DEFINE_string('inspect', None, 'split file to describe')
   flags.DEFINE_integer(

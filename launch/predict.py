@@ -16,7 +16,8 @@ Inputs must fit the model:
 
 The command prints the best classes of each input with their logits. The inputs may have
 labels: the names of folders, a column of a table, or labels in sparse text. With labels, the
-command also prints how accurate the predictions are. It does not need the training data.
+command also prints how accurate the predictions are. The command does not need the training
+data.
 """
 
 from absl import flags
@@ -33,8 +34,8 @@ flags.DEFINE_string(
   'round',
   'chosen',
   'with --run_dir: checkpoint to use. chosen: the best round if the run chose it by validation'
-  ' examples, otherwise the last round; last: the last round; best: the best round; or the number'
-  ' of a round',
+  ' examples, otherwise the last round; last: the last round; best: the round with the best score'
+  " of the run's --best_by; or the number of a round",
 )
 flags.DEFINE_integer('top', 5, 'number of classes to print for each input', lower_bound=1)
 flags.DEFINE_string('output', None, '.csv file to write; default: print a line for each input')
@@ -66,7 +67,8 @@ flags.DEFINE_enum(
   'exact',
   ('exact', 'hnsw'),
   'how to search for --neighbors. exact: compare all embeddings; hnsw: use an approximate index,'
-  ' for millions of inputs. hnsw needs faiss-cpu, and the command then prints the recall',
+  ' for millions of inputs. With hnsw, which needs the package faiss-cpu, the command also prints'
+  ' the recall of the search',
 )
 flags.DEFINE_string(
   'picture',

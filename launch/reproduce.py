@@ -12,8 +12,8 @@
   --scale=real   runs in hours on small real data, such as CIFAR-10
   --scale=paper  trains with the published settings on the paper's data: on --task, or on all
                  tasks of the table whose data this machine has. Other flags replace settings
-                 of all rows. If rows differ in a setting, its flag selects the rows that have
-                 the given value
+                 of all runs of the table. If the table compares several values of a setting,
+                 the flag of this setting selects the runs with the given value
 
 After an interruption, the same command resumes. Before it trains at the scale real or paper,
 the command prints which data are missing, how many rounds are left, and about how long they

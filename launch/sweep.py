@@ -237,8 +237,8 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'metric',
     None,
-    'score that decides which row is best; or a target such as top1:0.7, and then the row with'
-    ' the fewest rounds is best. Default: the validation score by which the runs choose a round,'
-    ' otherwise the first score',
+    'score that decides which grid point is best; or a target such as top1:0.7, and then the grid'
+    ' point that reaches the target in the fewest rounds is best. Default: the validation score'
+    " by which the runs choose a round, otherwise the task's main score",
   )
   app.run(main, __doc__, settings.narrow_help)

@@ -53,7 +53,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       'checkpoint_every',
       0,
       'number of rounds between checkpoints. The run also writes a checkpoint if the last one is'
-      ' about five minutes old. Default: the value of eval_every',
+      ' about five minutes old. Default: the value of --eval_every',
       least=1,
     ),
     _setting(
@@ -93,8 +93,8 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       'cluster_address',
       '',
       "with --runtime=cluster: address IP:PORT of the head of a running Ray cluster, or 'auto'"
-      ' for the cluster on this machine. Default: $RAY_ADDRESS. If it is not set, the run starts'
-      ' Ray on this machine',
+      ' for the cluster on this machine. Default: $RAY_ADDRESS. If this variable is not set, the'
+      ' run starts Ray on this machine',
     ),
     hp.Hyperparameter(
       'cluster_without_token',
@@ -152,7 +152,7 @@ SETTINGS: Mapping[str, hp.Hyperparameter] = {
       'client_test_fraction',
       0.0,
       'share of the examples of each client to hold out of training, for scores of single'
-      ' clients. --data_seed decides which examples (seed 0 if the task does not have this option)',
+      ' clients. --data_seed decides which examples. Tasks without --data_seed use seed 0',
       least=0,
       most=0.5,
     ),

@@ -19,16 +19,17 @@ from tff_xc.options import hyperparameters as hp
 SPLIT = hp.Hyperparameter(
   'split',
   '',
-  'which client owns each example: a CSV user_id,image_id,class, FILE.csv:COLUMN, or the folder'
-  ' or zip of launch.make_splits. Or a rule: class (one client per class), iid:100 (100 clients'
-  ' with random examples), or dirichlet (only for CIFAR, glyphs and features, see'
-  ' --concentration). Default: the clients that the data name, or class for sparse text',
+  'which client owns each example: a CSV file with the columns user_id,image_id,class;'
+  ' FILE.csv:COLUMN, a CSV file with the client in COLUMN; or the folder or zip of'
+  ' launch.make_splits. Or a rule: class (one client per class), iid:100 (100 clients with random'
+  ' examples), or dirichlet (only for CIFAR, glyphs and features, see --concentration). Default:'
+  ' the clients that the data name, or class for sparse text',
 )
 TEST_FILE = hp.Hyperparameter(
   'test_file',
   '',
-  'file with the test examples: a CSV image_id,class for images, a second table for a table,'
-  ' a second text file for sparse text',
+  'file with the test examples: a CSV file with the columns image_id,class for images, a second'
+  ' table for a table, a second text file for sparse text',
 )
 TEST_FRACTION = hp.Hyperparameter(
   'test_fraction',
@@ -87,7 +88,8 @@ _COLUMNS = (
 _FEATURE_COLUMNS = hp.Hyperparameter(
   'feature_columns',
   '',
-  'numeric columns to use as features, separated by commas; default: all other numeric columns',
+  'numeric columns to use as features, separated by commas; default: all numeric columns except'
+  ' class, user, id and test column',
 )
 _STANDARDIZE = hp.Hyperparameter(
   'standardize', True, 'scale features to mean 0 and standard deviation 1 over the training rows'

@@ -184,7 +184,7 @@ def _flags(**settings: tuple) -> tuple[hp.Hyperparameter, ...]:
 
 
 _CLIENTS = 'number of clients'
-_FEWER = 'leave out users with fewer examples'
+_FEWER = 'leave out users with fewer examples than this'
 
 
 def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
@@ -261,7 +261,8 @@ RULES: Mapping[str, Rule] = {
     ),
   ),
   'chunks': Rule(
-    'sort the examples by class, and cut them into clients of equal size (FedSS: SOP)',
+    'sort the examples by class, and cut them into clients of equal size (FedSS: Stanford Online'
+    ' Products)',
     _at('splits.partitions:chunks'),
     _flags(examples_per_client=(100, 'number of examples per client')),
   ),
@@ -279,7 +280,7 @@ RULES: Mapping[str, Rule] = {
       clients=(10, _CLIENTS),
       variant=(
         'code',
-        'use the rule of the published code, or the rule in the paper',
+        "'code': the rule of FedMLH's published code; 'paper': the rule in the FedMLH paper",
         'code',
         'paper',
       ),
@@ -318,10 +319,13 @@ RULES: Mapping[str, Rule] = {
     ' folder of train.csv, train_attribution.csv and train_clean.csv',
     _at('landmarks:split'),
     _flags(
-      min_landmark_images=(30, 'leave out landmarks with fewer images'),
-      min_landmark_authors=(10, 'leave out landmarks with images by fewer authors'),
-      min_author_images=(30, 'do not make clients of authors with fewer images'),
-      min_author_landmarks=(5, 'do not make clients of authors with images of fewer landmarks'),
+      min_landmark_images=(30, 'leave out landmarks with fewer images than this'),
+      min_landmark_authors=(10, 'leave out landmarks with images by fewer authors than this'),
+      min_author_images=(30, 'do not make clients of authors with fewer images than this'),
+      min_author_landmarks=(
+        5,
+        'do not make clients of authors with images of fewer landmarks than this',
+      ),
       max_test=(
         10,
         'largest number of test images per landmark. Test images come from authors who are not'

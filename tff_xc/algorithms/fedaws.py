@@ -162,8 +162,9 @@ class FedAwS(Baseline1):
   )
   spreadout_learning_rate: float = hp.field(
     0.001,
-    'eta, the learning rate of the spreadout step. If lambda times eta is 1 / (2 k) or more, class'
-    ' rows may collapse. With 0, eta is --client_learning_rate',
+    'eta, the learning rate of the spreadout step. If --spreadout_weight times eta is 1 / (2 k)'
+    ' or more, with k of --spreadout_neighbors, class rows may collapse. With 0, eta is'
+    ' --client_learning_rate',
     least=0,
   )
   spreadout_margin: float = hp.field(
@@ -273,10 +274,14 @@ class FedAwSSoftmax(fedavg.FedAvg):
   answers = fedavg.FedAvg.answers._replace(server='optimizer step, Adam step on positive cosines')
 
   logits_learning_rate: float = hp.field(
-    0.01, "learning rate of the server's Adam step on class rows (TurboSVM-FL: 0.01)", above=0
+    0.01,
+    "learning rate of the server's Adam step on class rows; the default is TurboSVM-FL's value",
+    above=0,
   )
   logits_epsilon: float = hp.field(
-    1e-5, "epsilon of the server's Adam step on class rows (TurboSVM-FL: 0.00001)", above=0
+    1e-5,
+    "epsilon of the server's Adam step on class rows; the default is TurboSVM-FL's value",
+    above=0,
   )
 
   def make(self, model, facts):

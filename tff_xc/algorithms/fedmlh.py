@@ -44,7 +44,7 @@ class FedMLH(fedavg.FedAvg):
   select_buckets: bool = hp.field(
     False,
     'let clients request only the buckets of their labels and --bucket_negatives other buckets.'
-    ' This is not in the paper',
+    ' The FedMLH paper does not have this option',
   )
   bucket_negatives: int = hp.field(
     100,

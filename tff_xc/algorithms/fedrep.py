@@ -43,7 +43,7 @@ class FedRep(fedbabu.FedBABU):
   head_epochs: int = hp.field(
     10,
     "number of passes over a client's examples that train the client's own class rows, before"
-    ' other passes train the encoder; 0: the algorithm is FedBABU',
+    ' other passes train the encoder. With 0, FedRep equals FedBABU',
     least=0,
     most=1000,
   )

@@ -104,8 +104,8 @@ class FedSS(Sampled):
     0.1,
     "with 'partial': share of a client's negatives that is replaced in every round of training,"
     " including rounds in which the client does not participate. With 'randomized': each client"
-    ' has a fixed set of preferred classes, and a request replaces this share of them by other'
-    ' classes',
+    ' draws once a fixed random set of classes, which has most of its own classes and some'
+    ' others. A request replaces on average this share of the set by classes outside it',
     least=0,
     most=1,
     of='negatives_schedule',
@@ -113,10 +113,11 @@ class FedSS(Sampled):
   )
   request_epsilon: float = hp.field(
     3.0,
-    'epsilon of the differential privacy of all requests of a client together. They hide whether a'
-    " single class is the client's own; if k classes differ, the bound is k epsilon. With a smaller"
-    " epsilon, requests reveal less, but they miss more of the client's own classes. The client"
-    ' cannot train on the examples of the missed classes',
+    'with --negatives_schedule=randomized: epsilon of the differential privacy of all requests of'
+    " a client together. The requests hide whether a single class is the client's own; for k"
+    ' classes together, the bound is k epsilon. With a smaller epsilon, requests reveal less, but'
+    " they miss more of the client's own classes. The client cannot train on the examples of the"
+    ' missed classes',
     above=0,
     most=30,
     of='negatives_schedule',
@@ -132,7 +133,8 @@ class FedSS(Sampled):
   )
   softmax_correction: str = hp.field(
     'negatives',
-    'logits to which clients add the sampled-softmax correction',
+    "logits to which clients add the sampled-softmax correction. 'negatives': the logits of the"
+    " negatives; 'none': no logits",
     choices=('negatives', 'none'),
   )
 
@@ -191,8 +193,9 @@ class NegOnly(FedSS):
 
   equal_negatives: bool = hp.field(
     False,
-    'let NegOnly sample m + |P_k| - 1 negatives. The softmax of each example then has as many other'
-    ' classes as in FedSS with m negatives (FedSS, fig. 6)',
+    "let NegOnly sample m + |P_k| - 1 negatives, where m is --negatives and |P_k| is the client's"
+    ' number of own classes. The softmax of each example then has as many other classes as in'
+    ' FedSS with m negatives (FedSS, fig. 6)',
   )
 
   def make(self, model, facts):
@@ -262,7 +265,7 @@ class Centralized(base.Server):
   steps_per_round: int = hp.field(
     0,
     'number of minibatches in a round of centralized training. 0: the number of minibatches of an'
-    ' average client, ceil(mean n_k / batch_size)',
+    ' average client, ceil(mean n_k / batch_size), where client k has n_k examples',
     least=0,
   )
   # The server adopts the client's weights, even if a task has another default optimizer.
@@ -277,25 +280,30 @@ class Centralized(base.Server):
   )
   pull_weight: float = hp.field(
     1.0,
-    'alpha of the contrastive loss, the weight of the distance to the own class row',
+    'alpha of the contrastive loss, the factor of the term that pulls an embedding towards the'
+    ' row of its class',
     least=0,
     **_CONTRASTIVE,
   )
   push_weight: float = hp.field(
-    1.0, 'beta of the contrastive loss, the weight of the other class rows', least=0, **_CONTRASTIVE
+    1.0,
+    'beta of the contrastive loss, the factor of the terms that push embeddings away from other'
+    ' class rows',
+    least=0,
+    **_CONTRASTIVE,
   )
   loss_margin: float = hp.field(
     1.0,
-    'nu of the contrastive loss. The row of another class adds nothing to the loss if its'
-    ' distance to the embedding is larger than nu',
+    'nu of the contrastive loss, a distance. Another class adds nothing to the loss if its row is'
+    ' farther than nu from the embedding',
     above=0,
     most=2,
     **_CONTRASTIVE,
   )
   loss_distance: str = hp.field(
     'cosine',
-    "distance d in the contrastive loss. 'cosine': 1 - s, where s is the cosine (FedAwS, eq. 11"
-    " and 12); 'euclidean': the square root of 2 - 2 s",
+    "distance d in the contrastive loss. 'cosine': 1 - s, where s is the cosine between an"
+    " embedding and a class row (FedAwS, eq. 11 and 12); 'euclidean': the square root of 2 - 2 s",
     choices=('cosine', 'euclidean'),
     **_CONTRASTIVE,
   )

@@ -46,13 +46,13 @@ class TurboSVM(fedavg.FedAvg):
   )
   svm_schedule: str = hp.field(
     'decreasing',
-    "how C changes over the rounds. 'decreasing': from svm_c to svm_c / svm_rounds, as in the"
-    " published code; 'increasing': the reverse",
+    "how C (--svm_c) changes over the rounds. 'decreasing': from svm_c to svm_c / svm_rounds, as"
+    " in the published code; 'increasing': the reverse",
     choices=('decreasing', 'constant', 'increasing'),
   )
   svm_rounds: int = hp.field(
     201,
-    'number of rounds over which C changes (TurboSVM-FL: 201)',
+    'number of rounds over which --svm_schedule changes C (TurboSVM-FL: 201)',
     least=1,
     of='svm_schedule',
     not_with=('constant',),
@@ -72,8 +72,8 @@ class TurboSVM(fedavg.FedAvg):
   )
   svm_tolerance: float = hp.field(
     1e-3,
-    'largest violation of the optimality conditions at which the fit of a support vector'
-    ' machine ends',
+    'the fit of a support vector machine ends when the largest violation of its optimality'
+    ' conditions is below this value',
     above=0,
   )
   svm_steps: int = hp.field(
@@ -85,7 +85,8 @@ class TurboSVM(fedavg.FedAvg):
     1.0,
     'number of classes to sample for the support vector machines in each round. A value up to 1'
     ' is a fraction of all classes. The row of any other class becomes the mean of the rows that'
-    ' clients sent. Only the momentum of the Adam step then moves this row',
+    ' clients sent. The Adam step of --svm_spreadout has gradient 0 for such a row, and moves it'
+    ' only by its momentum from earlier rounds',
     above=0,
   )
   svm_spreadout: bool = hp.field(

@@ -47,9 +47,9 @@ class Attack(option.Option):
 
   attack: str = hp.field(
     'none',
-    "attack that some clients carry out. 'flip_labels': train on the label n - 1 - y instead of"
-    " y; 'scale': multiply the update by --attack_scale; 'flip_signs': multiply the update by"
-    ' minus --attack_scale',
+    "attack that some clients carry out. 'flip_labels': with n classes, train on the label n - 1"
+    " - y instead of y; 'scale': multiply the update by --attack_scale; 'flip_signs': multiply"
+    ' the update by minus --attack_scale',
     choices=('none', *KINDS),
   )
   attack_fraction: float = hp.field(

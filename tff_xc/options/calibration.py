@@ -51,8 +51,8 @@ class Calibration(option.Option):
     "how clients change the logits of their softmax in training. 'restricted' (FedRS): multiply"
     " the logits of classes that the client lacks by --calibration_alpha; 'counts' (FedLC):"
     " subtract --calibration_tau / n^(1/4), where n is the client's number of examples of the"
-    " class; 'prior' (logit adjustment): add --calibration_tau log p, where p is the class's share"
-    ' of all training examples, or its value in --calibration_probabilities',
+    " class; 'prior' (logit adjustment): add --calibration_tau * log p, where p is the class's"
+    ' share of all training examples, or the value that --calibration_probabilities gives',
     choices=KINDS,
   )
   calibration_alpha: float = hp.field(
@@ -65,23 +65,25 @@ class Calibration(option.Option):
   )
   calibration_tau: float = hp.field(
     1.0,
-    'tau, the factor of the shift of the logits; 0: plain softmax',
+    'tau, the factor of the number that --calibration=counts subtracts from a logit, or that'
+    ' --calibration=prior adds to it; 0: plain softmax',
     least=0,
     of='calibration',
     only_with=(COUNTS, PRIOR),
   )
   calibration_probabilities: str = hp.field(
     '',
-    'CSV file with the columns class,probability, which gives p for each class. Default: the shares'
-    ' of the classes in all training examples. --dp refuses this default, because every client'
-    ' would receive the shares',
+    'with --calibration=prior: CSV file with the columns class,probability, which gives the'
+    ' probability p of each class. Default: the shares of the classes in all training examples.'
+    ' --dp refuses this default, because every client would receive the shares',
     of='calibration',
     only_with=(PRIOR,),
   )
   calibration_absent: float = hp.field(
     1e-8,
-    'value of n for classes that the client lacks. With n = 0, the formula of FedLC would be'
-    ' undefined. The default nearly removes these classes from the softmax',
+    'with --calibration=counts: value of n, the number of examples, for classes that the client'
+    ' lacks. With n = 0, the formula of FedLC would be undefined. The default nearly removes'
+    ' these classes from the softmax',
     above=0,
     most=1,
     of='calibration',

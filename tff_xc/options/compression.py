@@ -57,8 +57,7 @@ class Compression(option.Option):
   )
   compression_bits: int = hp.field(
     8,
-    'number b of bits for each number of a compressed update. Each number then has one of 2^b'
-    ' levels',
+    'b, the number of bits per number of a compressed update, which then has one of 2^b levels',
     least=1,
     most=16,
     of='compression',

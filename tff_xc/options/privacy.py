@@ -92,7 +92,8 @@ class Privacy(option.Option):
   )
   dp_bits: int = hp.field(
     24,
-    'number of bits of the integers that clients send, and of their sum',
+    'with --dp=distributed: number of bits of the integers that clients send, and of the sum of'
+    ' these integers',
     least=8,
     most=32,
     of='dp',
@@ -115,17 +116,18 @@ class Privacy(option.Option):
   )
   dp_rows_clip: float = hp.field(
     1.0,
-    "C1, a bound on a client's influence on the choice of rows. The server counts for each row the"
-    ' clients that send it. A client that sends k rows adds min(1, C1 / sqrt(k)) to each of their'
-    ' counts, so its contributions have an L2 norm of at most C1',
+    "C1, a bound on a client's influence on the choice of rows. The server counts for each row"
+    ' the clients that send it. A client that sends k rows adds min(1, C1 / sqrt(k)) to the count'
+    ' of each of these rows, so its contributions have an L2 norm of at most C1',
     above=0,
     **_OF_ROWS,
   )
   dp_rows_noise_ratio: float = hp.field(
     2.0,
-    'ratio of two noise multipliers: that of the counts of rows (noise / C1), divided by that of'
-    ' the updates (noise / clipping norm). The program chooses both multipliers so that counts and'
-    ' updates together are as private as --dp_noise_multiplier alone',
+    'ratio of two noise multipliers: that of the counts of clients that send a row (noise / C1,'
+    ' see --dp_rows_clip), divided by that of the updates (noise / clipping norm). The program'
+    ' chooses both multipliers so that counts and updates together are as private as updates with'
+    ' --dp_noise_multiplier alone',
     above=0,
     **_OF_ROWS,
   )

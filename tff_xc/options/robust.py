@@ -42,22 +42,24 @@ class Robust(option.Option):
   robust_aggregation: str = hp.field(
     'none',
     "defense against harmful updates. 'zeroing': drop an update if one of its numbers is far"
-    " above those of other clients; 'clipping': limit the L2 norm of an update. Both bounds adapt"
-    " to the clients, as in tff.learning.robust_aggregator. 'median', 'trimmed_mean': for each"
-    ' number of an update, take the median or the trimmed mean over the clients that send it. All'
-    ' these clients have equal weights',
+    " above those of other clients; 'clipping': limit the L2 norm of an update. The bounds of"
+    " 'zeroing' and 'clipping' adapt to the clients, as in tff.learning.robust_aggregator."
+    " 'median', 'trimmed_mean': for each number of an update, take the median or the trimmed mean"
+    ' over the clients that send it, all with equal weights',
     choices=('none', 'zeroing', 'clipping', _BOTH, MEDIAN, TRIMMED_MEAN),
   )
   clipping_norm: float = hp.field(
     1.0,
-    'L2 norm to which updates are clipped in the first round',
+    'with --robust_aggregation=clipping or zeroing+clipping: L2 norm to which updates are clipped'
+    ' in the first round',
     above=0,
     of='robust_aggregation',
     only_with=('clipping', _BOTH),
   )
   clipping_quantile: float = hp.field(
     0.8,
-    "adapt the clipping norm to this quantile of the norms of the clients' updates",
+    'with --robust_aggregation=clipping or zeroing+clipping: adapt the clipping norm to this'
+    " quantile of the norms of the clients' updates",
     above=0,
     most=1,
     of='robust_aggregation',
@@ -65,8 +67,9 @@ class Robust(option.Option):
   )
   trimmed_fraction: float = hp.field(
     0.1,
-    "beta. For each number of an update, the trimmed mean drops this share of the clients' values"
-    ' at each end, rounded up to whole clients. 0: the mean',
+    'with --robust_aggregation=trimmed_mean: beta. For each number of an update, the trimmed mean'
+    " drops this share of the clients' values at each end, rounded up to whole clients. 0: the"
+    ' mean',
     least=0,
     most=0.5,
     of='robust_aggregation',

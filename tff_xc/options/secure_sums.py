@@ -24,8 +24,9 @@ class SecureSums(option.Option):
 
   secure_sums: bool = hp.field(
     False,
-    'add up the updates by secure sums, which hide single updates from the server. Clients must'
-    ' send whole tables, and have equal weights',
+    'add up the updates by secure sums, which hide single updates from the server. All clients'
+    ' then have equal weights. Works only with algorithms whose clients send all class rows, such'
+    ' as fedavg, fullsoftmax and fedmlh',
   )
   secure_bound: float = hp.field(
     1.0,
