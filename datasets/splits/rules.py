@@ -209,8 +209,8 @@ def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
 
 def _inaturalist_geo(most: int, clients: int) -> Rule:
   text = (
-    'leave out cells with fewer images than this share of the largest allowed number. The paper'
-    ' has such a bound, but does not state its value'
+    'leave out cells with fewer images than this share of the largest number of images that a cell'
+    ' may have. The paper has such a bound, but does not state its value'
   )
   return _inaturalist(
     f'images of iNaturalist 2017 by S2 cell; cells have at most {most:,} images each (FedVC);'
@@ -280,7 +280,8 @@ RULES: Mapping[str, Rule] = {
       clients=(10, _CLIENTS),
       variant=(
         'code',
-        "'code': the rule of FedMLH's published code; 'paper': the rule in the FedMLH paper",
+        "how to assign the frequent labels. 'code': as FedMLH's published code does; 'paper': as"
+        ' the FedMLH paper says',
         'code',
         'paper',
       ),
