@@ -260,8 +260,8 @@ def of_parts(
   """Joins training, test and retrieval examples that were read separately.
 
   `test` has the same classes as `train`. The result numbers the users of `test` after the
-  users of `train`. `retrieval` has different classes and numbers them from 0. The
-  result numbers them from n, the number of classes of `train`.
+  users of `train`. `retrieval` has different classes, numbered from 0. The result numbers the
+  classes of `retrieval` from n, the number of classes of `train`.
   """
   parts = [part for part in (train, test, retrieval) if part is not None]
   if len(parts) == 1:

@@ -171,8 +171,8 @@ def compare_figure(
 ) -> matplotlib.figure.Figure:
   """Draws several methods of `collect` in one picture, with a panel for each score.
 
-  A panel shows the mean over seeds, in a band of one sample standard deviation, over the
-  axis `over`, one of `AXES`. Without `scores`, the picture has panels for the headline
+  A panel shows the mean over seeds, in a band of one sample standard deviation. The x axis is
+  `over`, one of `AXES`. Without `scores`, the picture has panels for the headline
   scores that change, and the panels that `points` returns: final values of the score `final`
   over properties in which methods differ. `reference` and `searched` are arguments of
   `points`. The title begins with `finding`.
