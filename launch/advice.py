@@ -151,7 +151,7 @@ RULES = (
     'methods that request only some rows, which save nothing here',
   ),
   Rule(
-    f'each client can participate in fewer than {VISITS[0]} rounds on average',
+    f'you can run fewer than {VISITS[0]} rounds per client',
     lambda f: f.visits < VISITS[0],
     ('fedproto', 'fedvc'),
     'Prototypes need only a few rounds. Methods that train class rows overtake them later.',
