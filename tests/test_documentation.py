@@ -15,6 +15,7 @@ from tff_xc.encoders import keras_model
 OWN = documents.page('your_own')
 
 
+@pytest.mark.slow
 def test_the_python_example_runs(tff_worker):
   import tensorflow_federated as tff
 

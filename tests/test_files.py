@@ -82,6 +82,7 @@ def test_a_small_file_that_unpacks_to_very_much_is_refused(monkeypatch):
     memory.require_unpacked(6 * 10**11, 10**11, 'a.npz', 'mend it')
 
 
+@pytest.mark.slow
 def test_zeros_that_unpack_to_very_much_are_refused(tmp_path):
   np.savez_compressed(tmp_path / 'a.npz', x=np.zeros(2 * 10**9, np.uint8), y=np.arange(3))
   with np.load(tmp_path / 'a.npz') as file:

@@ -205,6 +205,7 @@ def rounds(chosen: str, seed: int = 0):
   return process.get_model_weights(state), metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'runtime', ['in_process', pytest.param('tff_worker', marks=pytest.mark.slow)]
 )

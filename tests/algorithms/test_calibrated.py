@@ -62,7 +62,11 @@ def _after(name, **given):
 
 
 @pytest.mark.parametrize(
-  ('name', 'given', 'factor'), [('fedrs', {'calibration_alpha': 0.3}, 0.3), ('fedlc', {}, 1.0)]
+  ('name', 'given', 'factor'),
+  [
+    ('fedrs', {'calibration_alpha': 0.3}, 0.3),
+    pytest.param('fedlc', {}, 1.0, marks=pytest.mark.slow),
+  ],
 )
 def test_three_rounds_equal_the_numpy_reference(name, given, factor):
   process = tiny.process(name, local_training=FULL_BATCH, **given)
@@ -101,6 +105,7 @@ def test_without_an_effect_they_are_fedavg_to_the_last_digit(name, given):
   tiny.assert_same_weights(_after(name, **given), _after('fedavg'), 0.0)
 
 
+@pytest.mark.slow
 def test_a_client_counts_examples_that_it_does_not_draw():
   """A client that has all classes trains with FedRS as with FedAvg, whichever examples it draws."""
   every = [c._replace(all_labels=np.arange(CLASSES, dtype=np.int32)) for c in COHORTS[0]]

@@ -69,9 +69,9 @@ def plain_kernel():
   ('name', 'server'),
   [
     ('fedavg', ('sgd', 1.0)),
-    ('fedavgm', ('sgd', 1.0, 0.9)),
     ('fedadam', ('adam', 1e-3)),
-    ('fedams', ('amsgrad', 1e-3)),
+    pytest.param('fedavgm', ('sgd', 1.0, 0.9), marks=pytest.mark.slow),
+    pytest.param('fedams', ('amsgrad', 1e-3), marks=pytest.mark.slow),
   ],
 )
 def test_three_rounds_equal_the_numpy_reference(name, server):

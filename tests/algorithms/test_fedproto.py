@@ -76,7 +76,10 @@ def reference(kernel, bias, weight, unit):
   return kernel, bias, prototypes
 
 
-@pytest.mark.parametrize(('unit', 'weight'), [(True, 2.0), (False, 0.0), (False, 0.5)])
+@pytest.mark.parametrize(
+  ('unit', 'weight'),
+  [(True, 2.0), *(pytest.param(False, w, marks=pytest.mark.slow) for w in (0.0, 0.5))],
+)
 def test_three_rounds_equal_the_numpy_reference(unit, weight):
   """A cosine head compares vectors of norm 1. A linear head compares unscaled embeddings."""
   model = tiny.model() if unit else RAW
@@ -105,6 +108,7 @@ def test_at_a_rate_of_zero_rows_are_the_means_of_classes():
     np.testing.assert_allclose(table[label], [*mean, 1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_class_without_examples_in_a_round_keeps_its_prototype():
   learning = process()
   state, _ = tiny.run(learning, 1, lambda _: COHORTS[0])
@@ -167,7 +171,11 @@ def test_it_warns_of_clients_of_one_class_and_has_no_rows_to_adapt():
 
 
 @pytest.mark.parametrize(
-  'given', [{}, {'weight_decay': 0.1}, {'weight_decay': 0.1, 'client_optimizer': 'adam'}]
+  'given',
+  [
+    {'weight_decay': 0.1, 'client_optimizer': 'adam'},
+    *(pytest.param(g, marks=pytest.mark.slow) for g in ({}, {'weight_decay': 0.1})),
+  ],
 )
 def test_a_client_adapts_its_encoder_alone(given):
   made = registered.algorithm('fedproto', **given)

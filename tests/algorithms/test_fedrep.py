@@ -64,6 +64,7 @@ def test_three_rounds_equal_the_numpy_reference():
   assert metrics['local_batches'] == 3 + 2
 
 
+@pytest.mark.slow
 def test_without_head_epochs_it_is_fedbabu_to_the_last_digit():
   given = {'local_training': BATCHES}
   _, plain, *_ = run(name='fedbabu', **given)
@@ -72,6 +73,7 @@ def test_without_head_epochs_it_is_fedbabu_to_the_last_digit():
   np.testing.assert_array_equal(kept[0]['head'], first.weights.class_table)
 
 
+@pytest.mark.slow
 def test_the_encoder_takes_other_batches_than_the_head_did():
   """The epochs of head and encoder have different numbers, so their orders of batches differ."""
   client = tiny.cohort([[0, 1, 2, 3, 4, 5, 6]])
@@ -97,6 +99,7 @@ def test_the_encoder_takes_other_batches_than_the_head_did():
   np.testing.assert_allclose(change(last.weights.encoder['kernel']), change(weights[0]), atol=2e-3)
 
 
+@pytest.mark.slow
 def test_local_steps_are_of_the_encoder_alone():
   """The head trains for all its epochs, here of two batches, whatever the encoder's steps are."""
   steps = dataclasses.replace(BATCHES, steps=1)

@@ -47,11 +47,11 @@ EQUAL = {'equal_negatives': True}
   ('method', 'negatives', 'correction', 'more'),
   [
     ('fedss', 4, 'negatives', {}),
-    ('negonly', 2, 'negatives', EQUAL),
     ('posonly', 0, 'none', {}),
     *(
       pytest.param(*case, marks=pytest.mark.slow)
       for case in (
+        ('negonly', 2, 'negatives', EQUAL),
         ('fedss', 4, 'none', {}),
         # Another test covers this loss, and FedSS covers this sampling.
         ('negonly', 4, 'negatives', {}),

@@ -150,6 +150,7 @@ def test_a_variate_that_is_not_finite_is_not_taken():
   tiny.assert_same_weights(state.parts, alone.parts, 1e-7)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_over_all_batches_and_has_weight_decay():
   """Tests option I of the paper with five examples in batches of two."""
   training = dataclasses.replace(test_fedavg.FULL_BATCH, batch_size=2, weight_decay=0.5)

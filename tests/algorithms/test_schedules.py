@@ -182,6 +182,7 @@ def test_partial_negatives_are_renewed_by_a_share_in_each_round():
   assert len({*itertools.chain(*found)}) == 198
 
 
+@pytest.mark.slow
 def test_windows_are_samples_without_replacement():
   def draw(i):
     return request.window(tf.stack([i, 3]), 3, tf.constant(7), tf.constant(2.5, tf.float64))
@@ -198,6 +199,7 @@ def test_windows_are_samples_without_replacement():
   assert sum((c - expected) ** 2 / expected for c in counts.values()) < 65.2
 
 
+@pytest.mark.slow
 def test_randomized_requests_have_their_probabilities():
   n, r, clients = 100, 12, 200
   made = randomized.Randomized(n, 5, 20, epsilon=2.0, renewed=0.2)

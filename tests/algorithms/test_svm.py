@@ -153,6 +153,7 @@ def test_distances_on_demand_are_those_computed_at_once(kernel):
   assert np.mean(on_demand[0] != expected) < 0.05
 
 
+@pytest.mark.slow
 def test_distances_in_float32_do_not_change_supports(monkeypatch):
   """The rows of a class differ by only 1e-4, as if clients hardly trained.
 

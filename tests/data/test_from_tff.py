@@ -81,6 +81,7 @@ def test_sets_of_labels_and_own_client_data():
     assert again.labels.row_splits[-1] == sets[4:].sum()
 
 
+@pytest.mark.slow
 def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):
   process = tiny.process('fedss', negatives=3, max_positives=4)
   expected = [

@@ -101,6 +101,7 @@ def weights(folder, round_number):
     return {k: file[k] for k in file.files if k.startswith(kept)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('algorithm', 'given'),
   [

@@ -214,7 +214,7 @@ def items(here, **more):
   return run, found, frame, names
 
 
-@pytest.mark.parametrize('more', [{}, SEQUENCE])
+@pytest.mark.parametrize('more', [{}, pytest.param(SEQUENCE, marks=pytest.mark.slow)])
 def test_users_get_lists_of_items_that_they_have_not(here, capsys, more):
   run, found, frame, names = items(here, **more)
 
@@ -342,6 +342,7 @@ def test_an_exported_model_predicts_as_its_run(here, form):
     prediction.run(['photos'], model=str(folder), top=2)
 
 
+@pytest.mark.slow
 def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
   run = photographs(here)
 

@@ -58,6 +58,7 @@ def likelihood(schedule, own, seen) -> float:
   return fits.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('schedule', ['fresh', 'sticky', 'partial'])
 def test_the_posterior_of_sampled_negatives_is_bayes_rule(schedule):
   made = request.OwnAndSampled(N, 2, M, schedule=schedule, renewed=1 / M)

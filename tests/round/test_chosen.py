@@ -93,6 +93,7 @@ def test_each_number_by_itself():
     assert not len(chosen.each_by_itself(rate, 300, tf.constant([1, 2])))
 
 
+@pytest.mark.slow
 def test_rows_are_chosen_as_if_every_count_had_noise():
   """The probabilities follow the normal distribution, also for rows that no client sent."""
   ids = np.array([1, 4, 5, 9])

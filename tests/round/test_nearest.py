@@ -42,7 +42,9 @@ def test_equal_rows_are_neighbours_by_their_place(small_blocks):
   np.testing.assert_array_equal(places[23], [12, 13, 14])
 
 
-@pytest.mark.parametrize('different', [1, 60, 10**6])
+@pytest.mark.parametrize(
+  'different', [60, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 10**6))]
+)
 def test_the_largest_of_parts_are_the_largest_with_ties_by_place(different):
   largest = tf.function(nearest._top)
   random = np.random.default_rng(0)
@@ -92,6 +94,7 @@ def masks(rows, k):
   return [np.concatenate(parts) for parts in zip(*strips, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('kind', 'k'),
   [

@@ -310,6 +310,7 @@ def test_every_number_of_the_model_gets_noise(name, momentum, quantile):
   assert np.abs(correlations).max() < 0.8
 
 
+@pytest.mark.slow
 def test_noise_is_the_same_whoever_asks():
   """Two runs with equal seeds have equal digits, also if rows are read between rounds."""
   hidden = tiny.hidden(1.0, 0.5, 4.0)
@@ -325,6 +326,7 @@ def test_noise_is_the_same_whoever_asks():
   np.testing.assert_array_equal(flat(process.get_model_weights(set_state)), flat(first))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'given'),
   [

@@ -38,6 +38,7 @@ def build(max_features, feature_optimizer=None, encoder_optimizer=None):
   return process.build_process(made, seed=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'feature_optimizer',
   [

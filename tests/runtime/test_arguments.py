@@ -124,6 +124,7 @@ def test_data_sets_are_those_that_the_worker_takes(contexts):
   )
 
 
+@pytest.mark.slow
 def test_labels_of_another_type_train_nothing(contexts):
   process = tiny.process('fedss', max_positives=4, negatives=3)
   [client] = tiny.cohort([[1]])

@@ -255,6 +255,7 @@ def _slow_but(quick, names):
 
 
 # 'dp' clips with an adaptive norm.
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _slow_but(('dp',), _PROCESSES))
 def test_algorithms_and_aggregators_of_tff(contexts, name):
   if name == 'secure_sum':

@@ -26,6 +26,7 @@ def planned(output, *names, **more):
   return {each.found.name: each for each in plans}
 
 
+@pytest.mark.slow
 def test_all_results_have_a_plan_at_the_papers_size(tmp_path, capsys):
   assert planned(tmp_path, 'all').keys() == registry.RESULTS.keys()
   # Flags that do not change results leave out no result.
