@@ -149,7 +149,7 @@ _ALL = (
       'examples': 20,  # Images of each client, which belong to 20 classes in turn.
       'batch_size': 32,  # Batch size of local training, which has one epoch.
       'embedding_dim': 64,  # The length of a class row.
-      # Numbers of classes n. A message of TFF's worker has at most 2 GB.
+      # Numbers of classes n. A message of TFF's worker has at most 2 GB, so 10^7 do not fit.
       'num_classes': (10_000, 100_000, 1_000_000),
     },
     small={'clients': 2, 'num_classes': (200, 400)},

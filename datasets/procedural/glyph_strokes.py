@@ -184,7 +184,10 @@ def _ink(edges, present, pen, size):
 
 
 def _bases() -> np.ndarray:
-  """Returns the weights of 4 control points along a stroke, float32 [kinds, points, 4]."""
+  """Returns the weights of a stroke's 4 control points at each of its points.
+
+  The result is float32 [kinds, points, 4].
+  """
   t = np.linspace(0, 1, _SEGMENTS + 1)
   r, zero = 1 - t, np.zeros_like(t)
   # `to` is 0 in the first half of the points, and `fro` is 0 in the second half.

@@ -429,6 +429,6 @@ def _test(options: Options) -> tuple[np.ndarray, np.ndarray]:
 
 def _sample(random: np.random.Generator, n: int, k: int) -> np.ndarray:
   """Samples k different numbers below n, in O(k) time and memory."""
-  # With shuffle=False, NumPy permutes all numbers below n only if n is at most
-  # 10,000 or 50·k. Otherwise NumPy uses Floyd's algorithm with a hash table.
+  # With shuffle=False, NumPy permutes all n numbers only if n > 10,000 and k > n // 20.
+  # Otherwise NumPy uses Floyd's algorithm with a hash table.
   return random.choice(n, size=k, replace=False, shuffle=False)

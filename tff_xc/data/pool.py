@@ -172,7 +172,7 @@ class Pool:
 
 
 def _stacked(parts: Sequence):
-  """Returns the rows of all parts, arrays or csr matrices."""
+  """Stacks the rows of all parts, which are arrays or csr matrices."""
   is_sparse = scipy.sparse.issparse(parts[0])
   return (scipy.sparse.vstack if is_sparse else np.concatenate)(parts)
 

@@ -98,7 +98,8 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   for name, array in arrays.items():
     for prefix, parts in _OF_EXPORT.items():
       if name.startswith(prefix):
-        # An export does not say which weights are tables, so each array gets both names.
+        # An export does not say which of the encoder's weights are tables, so each array
+        # gets all names that it may have.
         found |= {part + name.removeprefix(prefix): array for part in parts}
   return {**found, f'tables/{classifier.CLASS}': arrays['class_rows']}
 

@@ -125,7 +125,7 @@ def retrieval_scores(
 def single_label_scores(predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
   """Returns macro_f1, a fraction, and mcc, in [-1, 1], with O(e + n) memory.
 
-  Results equal those of scikit-learn, also in corner cases. Functions of scikit-learn build a
+  Results equal those of scikit-learn, also in corner cases. scikit-learn's functions build a
   confusion matrix of n x n entries. `predictions` and `labels` are int [e]; -1 means no
   prediction. t_c examples have class c, p_c examples are predicted as c, and h_c examples of
   class c are predicted as c:
