@@ -232,10 +232,10 @@ def lines(
 
 
 def _is_claimed(claim: table_lib.Claim, row: table_lib.Row, rows: Sequence[table_lib.Row]) -> bool:
-  """Whether a row needs the metric of a claim.
+  """Whether the results of a row include the metric of a claim.
 
-  The claim must name the row's algorithm. If the paper prints the metric for any row, the row
-  must also have a printed value.
+  They do if the claim names the row's algorithm, and the paper prints the metric either for
+  this row or for no row of the table.
   """
   metric, has_metric = claim.metric, table_lib.has_metric
   if row.algorithm not in claim.algorithms:

@@ -135,7 +135,7 @@ def _check(model, example: tf.TensorSpec, name: str) -> None:
 
 
 def _state(model) -> list[tf.Variable]:
-  """Returns the weights without gradients that can be averaged."""
+  """Returns the non-trainable float32 weights. Only float32 weights can be averaged."""
   return [v for v in model.non_trainable_weights if v.dtype == tf.float32]
 
 

@@ -30,14 +30,15 @@ from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
 
 _RANGE_BYTES = 8  # Two floats, the smallest and the largest number.
-# The argument `part` of `randomness.noise_seed` for random signs. No part of the model has this
-# number.
+# The argument `part` of `randomness.noise_seed` for random signs. It differs
+# from the numbers of the parts, which are from 0.
 _SIGNS = -1
 _BLOCK = 64  # A power of 2.
 
 
 QUANTIZE, ROTATE = 'quantize', 'rotate_quantize'
-# The purpose of a client's random numbers for rounding. No table has this number.
+# The purpose of a client's random numbers for rounding. It differs from the purposes of
+# `randomness.Purpose` and of tables, which are numbers from 0.
 _OF_ROUNDING = -2
 
 
