@@ -3,8 +3,9 @@
 A `description.Description` says which kind of input the model takes. Training uses the
 same readers. The blocks have the raw numbers, features and characters of the file, because
 the model standardizes, hashes and encodes them itself (`tff_xc.predictor`). Labels come
-from the folders of images, a column of a table, or the labels of sparse text. The memory
-that a reader needs does not grow with the number of examples.
+from the folders of images, a column of a table, or the labels of sparse text. Readers
+of images, tables and text need memory for one block. A .npz and item histories are read as a
+whole.
 """
 
 import array
@@ -87,6 +88,10 @@ def read(
       most_seen = max(int(np.bincount(each.users).max(initial=0)) for each in found)
     parts = [items.blocks(each, description, size) for each in found]
   elif kind == description_lib.ROWS:
+    if label_column and (found := [path for path in paths if _is_arrays(path)]):
+      raise errors.InputError(
+        f'--label_column={label_column}: {found[0]} has its labels in y; leave it out'
+      )
     [width] = description.shape
     parts = [
       arrays.blocks(path, width, size)

@@ -21,6 +21,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import select
 import shutil
 import signal
@@ -458,11 +459,12 @@ def given_contenders(benchmark: Benchmark, sizes: dict) -> tuple[list[str], dict
   given, interpreters = flags.FLAGS.contenders, {}
   names = benchmark.contenders(benchmark.names if given is None else given, sizes)
   known = benchmark.names + benchmark.optional
-  split = [name.partition('@') for name in names]
-  is_wrong = any(n not in known or size.isdecimal() != bool(benchmark.by) for n, _, size in split)
-  if is_wrong or not names or len({*names}) < len(names):
+  form = r'(.+)@[1-9][0-9]*' if benchmark.by else '(.+)'
+  found = [re.fullmatch(form, name) for name in names]
+  if not all(each and each[1] in known for each in found) or len({*names}) < max(len(names), 1):
+    at = f', or NAME@SIZE for a size of --{benchmark.by}' if benchmark.by else ''
     raise errors.InputError(
-      f'--contenders={",".join(given)}: name each once, of {", ".join(known)}'
+      f'--contenders={",".join(given or names)}: name each once, of {", ".join(known)}{at}'
     )
   for word in flags.FLAGS.peers:
     peer, _, interpreter = word.partition('=')
@@ -528,7 +530,8 @@ def _define_flags() -> None:
   flags.DEFINE_list(
     'contenders',
     None,
-    "contenders to run, separated by commas; default: the benchmark's usual contenders",
+    'contenders to run, separated by commas: NAME, or NAME@SIZE for one size only; default: the'
+    " benchmark's usual contenders",
   )
   flags.DEFINE_list(
     'peers',

@@ -65,8 +65,8 @@ class Split(NamedTuple):
   def find(self, data_dir: str) -> tuple[str, str, str]:
     """Returns the paths of the images, the split and its test file.
 
-    A split of '' means that the images include it. A test file of '' means that the split
-    includes the test set.
+    A split of '' means that the images include it. A test file of '' means that the split,
+    or without a split the images, include the test set.
     """
     folder = self.folder(data_dir)
     for name in filter(None, (self.tff, self.tff.upper())):

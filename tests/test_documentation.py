@@ -15,7 +15,6 @@ from tff_xc.encoders import keras_model
 OWN = documents.page('your_own')
 
 
-@pytest.mark.slow
 def test_the_python_example_runs(tff_worker):
   import tensorflow_federated as tff
 

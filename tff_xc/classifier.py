@@ -8,6 +8,7 @@ feature rows. Clients receive and send rows of these tables.
 import collections
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ class EmbeddingClassifier:
 
   def __post_init__(self):
     # A NumPy integer would make TensorFlow computations on row ids int64.
-    object.__setattr__(self, 'num_classes', int(self.num_classes))
+    object.__setattr__(self, 'num_classes', operator.index(self.num_classes))
     if self.encoder.targets and not self.encoder.tied:
       raise ValueError('an encoder of sequences of classes is tied to their rows')
     for name, table in self.encoder.tied.items():

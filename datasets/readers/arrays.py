@@ -180,15 +180,27 @@ def _check_features(what: str, x: np.ndarray) -> None:
 
 
 def blocks(path: str | os.PathLike, width: int, size: int) -> Iterator[examples_lib.Block]:
-  """Yields the rows x [N, `width`] for a trained model; the file needs no other array."""
-  x = read(path, ('x',)).get('x', np.empty(0))
+  """Yields the rows x [N, `width`] for a trained model, and the labels y [N] if there are any.
+
+  The columns must have the order of the training data.
+  """
+  arrays = read(path, ('x', 'y'))
+  x = arrays.get('x')
+  if x is None:
+    raise errors.InputError(f'{path} has no array x; add the rows, [N, {width}]')
   _check_features(f'{path}: x', x)
   if x.shape[1] != width:
     raise errors.InputError(f'{path} has {x.shape[1]} features, and the model takes {width}')
+  labels = None
+  if 'y' in arrays:
+    labels = [(str(label),) for label in _labels(path, 'y', arrays['y'])]
+    if len(labels) != len(x):
+      raise errors.InputError(f'{path} has {len(labels):,} labels y of {len(x):,} rows x')
   for start in range(0, len(x), size):
-    rows = x[start : start + size].astype(np.float64)
+    part = slice(start, start + size)
+    rows = x[part].astype(np.float64)
     names = [str(index) for index in range(start, start + len(rows))]
-    yield examples_lib.Block(names, (rows,), labels=None)
+    yield examples_lib.Block(names, (rows,), labels and labels[part])
 
 
 def listed(arrays: dict[str, np.ndarray], file: str) -> list[str] | None:

@@ -186,7 +186,6 @@ def contents(folder):
   return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()}
 
 
-@pytest.mark.slow
 def test_nothing_is_overwritten_and_the_same_split_is_left_with_its_pictures(tmp_path, monkeypatch):
   source, output = as_csv(tmp_path), tmp_path / 'out'
   make('shards', source, output)

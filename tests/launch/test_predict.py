@@ -116,6 +116,13 @@ def test_a_table_has_the_scores_of_its_test(here):
     np.savez('wrong.npz', x=wrong)
     with pytest.raises(errors.InputError, match=word):
       run_on('wrong.npz')
+  np.savez('labelled.npz', x=test[['a', 'b', 'c']].to_numpy(float), y=np.zeros(len(test), int))
+  assert run_on('labelled.npz') == {}  # The model's classes have names.
+  with pytest.raises(errors.InputError, match='labels in y'):
+    run_on('labelled.npz', label_column='item')
+  np.savez('wrong.npz', z=np.zeros(3))
+  with pytest.raises(errors.InputError, match='no array x'):
+    run_on('wrong.npz')
   assert run_on('items.csv').keys() == scores.keys()
   run_on('test.csv', 'test.jsonl')
   names = [row[0] for row in rows_of('p.csv')[1]]
@@ -342,7 +349,6 @@ def test_an_exported_model_predicts_as_its_run(here, form):
     prediction.run(['photos'], model=str(folder), top=2)
 
 
-@pytest.mark.slow
 def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
   run = photographs(here)
 
@@ -508,7 +514,7 @@ def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
     ['photos'], run_dir=run, neighbors=26, gallery='photos', index='hnsw', output='p.csv'
   )
   # 13 or 14 of the 26 other points have even numbers, except the query itself.
-  assert 'hnsw holds 0.5' in capsys.readouterr().out
+  assert 'hnsw finds 0.5' in capsys.readouterr().out
   monkeypatch.setitem(sys.modules, 'faiss', None)
   with pytest.raises(errors.InputError, match='pip install'):
     neighbors.check('hnsw')

@@ -110,7 +110,6 @@ def test_what_would_tell_of_clients_is_refused(here, changes, told):
     configuration.check_private(config_of('with.csv', **changes))
 
 
-@pytest.mark.slow
 def test_the_card_of_a_private_run_has_no_exact_facts(here, monkeypatch):
   for name, more in (('private', PRIVATE), ('plain', {})):
     given = {'rounds': 1, 'data_dir': 'with.csv', **COLUMNS, **SMALL, **PUBLIC}

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -220,7 +221,7 @@ class FederatedDataset:
 
   def __post_init__(self):
     # A NumPy integer, such as y.max() + 1, would make TensorFlow computations int64.
-    object.__setattr__(self, 'num_classes', int(self.num_classes))
+    object.__setattr__(self, 'num_classes', operator.index(self.num_classes))
     owners, labels = self.train.owned_labels()
     bad = np.flatnonzero((labels < 0) | (labels >= self.num_classes))
     if len(bad):

@@ -305,8 +305,8 @@ def nearest_blocks(
   `points` are float64 [e, d] with norms up to 1. The k neighbors of a point are sorted by
   distance. If distances are equal, the lower index comes first. A point is not its own
   neighbor. If a point has fewer than k neighbors, its row ends in -1. A point that is not
-  finite has no neighbors and is not a neighbor. `block` is the largest number of distances in
-  memory, with 8 bytes each.
+  finite has no neighbors and is not a neighbor. At most `block` distances, with 8 bytes
+  each, are in memory at once, but at least the e distances of one point.
   """
   fixed = np.rint(points * 2.0**_POINT_BITS)
   finite = np.isfinite(fixed).all(axis=1)
