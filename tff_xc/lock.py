@@ -8,7 +8,7 @@ from typing import TextIO
 
 from tff_xc import errors
 
-# The folder that the printed warning named, or nothing before the warning.
+# The folder that `lock` named in its warning; empty until `lock` has warned.
 _told: list[pathlib.Path] = []
 
 

@@ -39,7 +39,7 @@ COLUMNS = (
 )
 TEXT = 'result.md'
 PAGE = 'report.html'
-# The metric of values of studies that have expected or published bounds.
+# `Line.metric` of a study's value that is judged by bounds, expected or published.
 VALUE = 'value'
 
 
