@@ -139,7 +139,8 @@ def test_help_shows_what_applies_with_its_value():
 
 
 def value(told, name):
-  return re.search(rf"--{name}:[^-]*?\(default: '(.*?)'", told)[1]
+  [of_flag] = re.findall(rf'^  --{name}:.*?(?=^  --|\Z)', told, re.MULTILINE | re.DOTALL)
+  return re.search(r"\(default: '(.*?)'", of_flag)[1]
 
 
 @pytest.mark.parametrize(
