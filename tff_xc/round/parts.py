@@ -5,11 +5,11 @@ An algorithm has a list of `parts`. In a round, each part can do the following, 
   1. `message`: send a message to all clients, made from the part's state on the server;
   2. `own_model`, `examples`: change a client's model and examples before it trains;
   3. `on_client`: change a client's update, send a reply to the server, and keep a client state. For
-    example, FedNova divides the update, SCAFFOLD replies with the change of a control variate, and
-    simulated attackers multiply their updates;
+     example, FedNova divides the update, SCAFFOLD replies with the change of a control variate, and
+     simulated attackers multiply their updates;
   4. `sent`: change a finite update as it leaves the client, by bounds, compression or noise;
   5. `on_server`: compute the server's next state from the sum of the replies, and change the merged
-    updates.
+     updates.
 
 Importing this module does not import TensorFlow.
 """

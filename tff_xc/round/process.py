@@ -55,12 +55,12 @@ def build_process(
 
     1. Every client computes which rows it requests, from its examples and (seed, round, client).
     2. The client receives the encoder and these rows. The rows arrive by `tff.federated_select`
-      with one key for each row, or by broadcast if clients request all rows.
+       with one key for each row, or by broadcast if clients request all rows.
     3. The client trains, and returns encoder changes and rows.
     4. The aggregator averages the encoder changes, and each table's merge combines the table's
-      rows.
+       rows.
     5. The server takes optimizer steps on the encoder and the tables, and then the algorithm's
-      further steps, such as spreadout.
+       further steps, such as spreadout.
 
   `seed` determines the initial weights and the random numbers of all rounds.
 
