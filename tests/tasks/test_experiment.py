@@ -102,7 +102,7 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(in_process, built
   pd.testing.assert_frame_equal(run(4, 'resumed')[1], straight)
   # The class probabilities belong to the run, like the data.
   target.write_text('class,weight\n1,1\n')
-  with pytest.raises(errors.InputError, match='a file that has changed since'):
+  with pytest.raises(errors.InputError, match='other probabilities of classes'):
     run(6, 'resumed')
 
 
