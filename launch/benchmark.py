@@ -76,9 +76,10 @@ class Benchmark:
   def contenders(self, names: list[str] | tuple[str, ...], sizes: dict) -> list[str]:
     """Returns the contenders NAME or NAME@SIZE. A NAME without SIZE runs at all sizes."""
     if not self.by:
-      return [*names]
-    whole = [f'{name}@{size}' for size in sizes[self.by] for name in names if '@' not in name]
-    return [*whole, *(name for name in names if '@' in name)]
+      return list(names)
+    without_size = [name for name in names if '@' not in name]
+    found = [f'{name}@{size}' for size in sizes[self.by] for name in without_size]
+    return found + [name for name in names if '@' in name]
 
   def pairs(self, contenders: list[str]) -> list[tuple[str, str]]:
     """Returns pairs of contenders; the time of the first is divided by the time of the second.
