@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 import psutil
 from absl import flags
@@ -73,7 +74,7 @@ class Benchmark:
   peers: tuple[str, ...] = ()
   fresh: bool = False  # Whether every round starts a new process.
 
-  def contenders(self, names: list[str] | tuple[str, ...], sizes: dict) -> list[str]:
+  def contenders(self, names: Sequence[str], sizes: dict) -> list[str]:
     """Returns the contenders NAME or NAME@SIZE. A NAME without SIZE runs at all sizes."""
     if not self.by:
       return list(names)
@@ -462,7 +463,8 @@ def given_contenders(benchmark: Benchmark, sizes: dict) -> tuple[list[str], dict
   known = benchmark.names + benchmark.optional
   form = r'(.+)@[1-9][0-9]*' if benchmark.by else '(.+)'
   found = [re.fullmatch(form, name) for name in names]
-  if not all(each and each[1] in known for each in found) or len({*names}) < max(len(names), 1):
+  is_known = all(each and each[1] in known for each in found)
+  if not is_known or not names or len({*names}) < len(names):
     at = f', or NAME@SIZE for a size of --{benchmark.by}' if benchmark.by else ''
     raise errors.InputError(
       f'--contenders={",".join(given or names)}: name each once, of {", ".join(known)}{at}'

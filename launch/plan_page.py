@@ -44,8 +44,8 @@ def _of_data(found: Mapping, width: int) -> str:
       f' {data["class_table_share"]:.0%} of the model; a class row has'
       f' {data["embedding_dim"]:,} numbers',
     ],
-    *(['warning', text] for text in data['check']),
   ]
+  rows += [['warning', text] for text in data['check']]
   return text_table.to_text(rows, (0, 1), width)
 
 
