@@ -121,7 +121,7 @@ def write(
 
   runs_lib.check_data(runs)
   config = runs[0].config
-  if config.get('best_by', '').endswith(catalog.VALIDATION):
+  if config.get('best_by') in catalog.FOR_CHOOSING:
     metric = metric or config['best_by']
   points: dict[str, list[runs_lib.Run]] = {}
   for run in runs:
@@ -141,6 +141,12 @@ def write(
   elif table[f'{column.key}_mean'].notna().any():
     best = tables.ranking(table, metric)[0]
     notes.append(f'* marks the best row by {heading}')
+    if score and 'test' in score.needs:
+      notes.append(
+        'warning: the best of several test scores is too high; --best_by of a validation score, or'
+        ' --client_test_fraction=0.1 --evaluate_clients=100 --best_by=client_top1_mean, marks by'
+        ' examples that are not in the test'
+      )
   for run in runs:
     if why := failures.get(run.folder):
       notes.append(f'{run.point} seed {run.seed} failed: {why}')

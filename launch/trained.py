@@ -230,7 +230,7 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
   if not kept:
     raise errors.InputError(f'{run.path} has no checkpoint; start launch.train on it again')
   measured, by = _scores(run), run.config.get('best_by') or ''
-  is_validated = by in measured and by.endswith(catalog.VALIDATION)
+  is_validated = by in measured and by in catalog.FOR_CHOOSING
   if wanted == LAST or (wanted == CHOSEN and not is_validated):
     return None
   number, why = wanted, ''
@@ -258,7 +258,7 @@ def _scores(run: run_files.Run) -> list[str]:
   """Returns the scores that a run measured, the headline first."""
   return [
     name
-    for name in tasks.get(run.task).metrics
+    for name in (*tasks.get(run.task).metrics, *catalog.OF_CLIENTS)
     if name in run.metrics and run.metrics[name].notna().any()
   ]
 

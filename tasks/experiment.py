@@ -80,7 +80,7 @@ class Experiment:
       **{name: self.config[name] for name in _OF_TRAINING},
       best=targets_lib.BestRound(
         # No round is chosen if the data cannot measure the default --best_by.
-        self.config['best_by'] * (self.config['best_by'] in self.metrics),
+        self.config['best_by'] * _is_measured(self.config['best_by'], self.metrics),
         self.config['early_stopping_patience'],
       ),
       config=self.config,
@@ -210,6 +210,12 @@ def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
   return found
 
 
+def _is_measured(best_by: str, metrics) -> bool:
+  """Whether a run with `metrics` measures the score `best_by`."""
+  # A configuration with a score of single clients has --evaluate_clients, which measures it.
+  return best_by in metrics or best_by in catalog.OF_CLIENTS
+
+
 def _without_validation(config: Mapping, task, metrics) -> list[str]:
   """Returns a warning if the data lack the examples for the task's default --best_by.
 
@@ -217,7 +223,7 @@ def _without_validation(config: Mapping, task, metrics) -> list[str]:
   stopping.
   """
   best_by = config['best_by']
-  if not best_by or best_by in metrics:
+  if not best_by or _is_measured(best_by, metrics):
     return []
   if best_by != task.best_by or config['early_stopping_patience']:
     raise errors.InputError(

@@ -121,6 +121,17 @@ def test_a_best_round_that_was_asked_for_has_a_checkpoint_of_its_own(tmp_path, m
   assert checkpoints.kept(tmp_path) == kept
 
 
+def test_the_initial_model_stays_if_no_round_is_better(tmp_path):
+  def worse(weights):
+    return {'top1': 1 / float(weights)}
+
+  how = {'evaluate': worse, 'best': targets.BestRound('top1'), 'checkpoint_every': 4}
+  assert doubling.run(tmp_path, 16, **how)['best_round']['round'] == 0
+  assert checkpoints.kept(tmp_path) == [0, 8, 12, 16]
+  doubling.run(tmp_path, 20, **how)
+  assert checkpoints.kept(tmp_path) == [0, 12, 16, 20]
+
+
 def interrupted(*_):
   raise KeyboardInterrupt
 

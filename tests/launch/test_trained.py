@@ -156,6 +156,7 @@ def test_the_default_round_is_the_one_that_validation_chose(monkeypatch, capsys)
       'round': [0, 1, 2, 3],
       'hit@10': [0.1, 0.2, 0.9, 0.5],
       'ndcg@10_validation': [0.1, 0.8, 0.4, 0.3],
+      'client_top1_mean': [0.1, 0.2, 0.3, 0.4],
     }
   )
 
@@ -165,6 +166,7 @@ def test_the_default_round_is_the_one_that_validation_chose(monkeypatch, capsys)
   monkeypatch.setattr(checkpoints, 'kept', lambda path: [1, 2, 3])
   by_validation = of('ndcg@10_validation')
   assert trained._round(by_validation, trained.CHOSEN) == 1
+  assert trained._round(of('client_top1_mean'), trained.CHOSEN) == 3
   # A score on the test set selects a round only if the user asks for it.
   for by in ('', 'hit@10'):
     assert trained._round(of(by), trained.CHOSEN) is None

@@ -225,6 +225,7 @@ def test_a_choice_by_validation_needs_examples_for_it():
 
   assert task.best_by in told(config)[0]
   assert not told(config, (task.best_by,))
+  assert not told({**config, 'best_by': 'client_top1_mean'})
   for change in ({'early_stopping_patience': 3}, {'best_by': 'hit@10_validation'}):
     with pytest.raises(errors.InputError, match='do not have the examples'):
       told({**config, **change})

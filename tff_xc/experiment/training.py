@@ -354,7 +354,11 @@ def run(
         measured['epsilon'] = epsilon(0)
       directory.release(measured, 0)
       rows.append(measured)
+      held.best = kept.round(rows)
       progress.show(measured)
+    if best.metric and not held.done:  # The initial model may remain the best one.
+      with timing('checkpoint'):
+        held.save()
     while held.done < schedule.rounds and not best.stops(rows):
       interrupts.check()
       started = time.perf_counter()
