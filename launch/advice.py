@@ -120,7 +120,7 @@ RULES = (
     'examples are the item lists of users',
     lambda f: f.is_items,
     ('fedss', 'fullsoftmax'),
-    'On item lists, sampled negatives score as high as all items, with a quarter of the bytes.',
+    'On item lists, FedSS scores as high as FullSoftmax with a quarter of the bytes.',
   ),
   Rule(
     'an example has several labels, out of at least 2,000 classes',
@@ -147,7 +147,8 @@ RULES = (
     'a client has at least half of all classes',
     lambda f: f.classes_per_client >= f.num_classes / 2 and f.fits_all,
     ('fedavgm',),
-    'When clients have most classes, all class rows and server momentum score highest.',
+    'When clients have most classes, all class rows and server momentum score highest, or less'
+    ' than a point below.',
     'methods that request only some rows, which save nothing here',
   ),
   Rule(
@@ -301,8 +302,8 @@ def evidence(facts: Facts, name: str = '') -> Measured | None:
   """Returns the measured setting that is most similar to the facts of a run.
 
   The function considers only settings with the same kind of labels. If `name` is given, the
-  setting must also have a score of this algorithm. Settings with the same rule and with sizes
-  within a factor of `NEAR` have priority. Returns None if no setting is left.
+  setting must also have a score of this algorithm. Settings with sizes within a factor of `NEAR`
+  have priority, and then settings with the same rule. Returns None if no setting is left.
   """
   kinds = facts.label_sets, facts.is_items
   known = [m for m in MEASURED if (m.facts.label_sets, m.facts.is_items) == kinds]
@@ -310,7 +311,8 @@ def evidence(facts: Facts, name: str = '') -> Measured | None:
   rule = rule_for(facts)
   same = [m for m in known if rule_for(m.facts) is rule]
   near = [m for m in same if facts.distance(m.facts) <= NEAR]
-  return min(near or known, key=lambda m: facts.distance(m.facts), default=None)
+  near = near or [m for m in known if facts.distance(m.facts) <= NEAR]
+  return min(near or same or known, key=lambda m: facts.distance(m.facts), default=None)
 
 
 def table() -> list[list[str]]:

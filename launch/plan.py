@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import json
 import math
 import os
@@ -47,6 +48,7 @@ _TASKS = {'images': 'images', 'rows': 'table', 'sparse': 'sparse-text', 'sets': 
 _NEGATIVES = 0.1
 _HALF = {'message_precision': precision.BFLOAT16}
 _MEGA, _CLASS = 10**6, 'class'
+_HISTORY = 'history'  # A key of `Description.preprocessing` of item lists.
 # Options that do not change the data that a task reads, so algorithms may have different values.
 _NOT_OF_DATA = ('examples_per_round', 'feature_learning_rate', 'select_features', 'tie_items')
 # Help texts of flags whose values are numbers of at least 0.
@@ -80,7 +82,8 @@ def plan(
       mapping; 0: the default of the task.
     measure: whether to train each algorithm for three rounds, to measure the seconds of
       a round.
-    **changes: flags of `launch.train` by name, such as `rounds=100`.
+    **changes: flags of `launch.train` by name, such as `rounds=100`. With `data_dir`, the
+      plan's commands name the files of a data set in memory, and can be run.
 
   Returns:
     A DataFrame with the columns algorithm, class_rows, negatives, bytes_down, bytes_up,
@@ -95,6 +98,7 @@ def plan(
     dataset = dataset_or_shape
     described = dataset.description
     kind = 'sets' if described.label_sets else described.kind
+    kind = 'items' if _HISTORY in described.preprocessing else kind
     task = task or _TASKS.get(kind, kind)
     changes = {'data_dir': dataset.name, **changes}
   planner = Planner(
@@ -255,6 +259,7 @@ class Planner:
   def _sizes(self, name: str, config: Mapping) -> dict[str, Any]:
     """Returns the sizes of an algorithm's messages, model and memory."""
     made = experiment.with_data(config, self._with_network(config))
+    made.algorithm.sampling.cohorts(made.dataset, 0)  # Raises InputError if clients are too few.
     messages = communication.messages(made.algorithm)
     self._made[name] = made, messages
     virtual = self._values(name).get('virtual_client_size', 0)
@@ -294,10 +299,14 @@ class Planner:
     """Returns the data set that the caller gave, or reads the data set of a configuration."""
     if self._given_dataset:
       return self._given_dataset
-    key = 'data', _key_of_data(config['options'])
-    return self._once(
-      key, lambda: _read(tasks.get(self.task), config['data_dir'], config['options'])
-    )
+    options = config['options']
+    # Reading prints a summary of the data. One is enough if networks need different examples.
+    again = any(kind == 'data' for kind, *_ in self._kept)
+    with contextlib.redirect_stderr(io.StringIO() if again else sys.stderr):
+      return self._once(
+        ('data', _key_of_data(options)),
+        lambda: _read(tasks.get(self.task), config['data_dir'], options),
+      )
 
   def _with_network(self, config: Mapping) -> task_lib.Loaded:
     options, task = config['options'], tasks.get(self.task)
@@ -383,7 +392,7 @@ class Planner:
       rounds['visits_of_a_client'] * number / rounds['rounds'],
       not lines['fullsoftmax']['why_not'],
       described.label_sets,
-      'history' in described.preprocessing,
+      _HISTORY in described.preprocessing,
     )
     wanted = [(facts, number, '')]
     if facts.visits < advice.VISITS[0]:
@@ -507,7 +516,7 @@ def main(arguments: Sequence[str]) -> None:
   planner = Planner(
     task,
     changes,
-    chosen=[name for name in (values.algorithm or '').split(',') if name],
+    chosen=values.algorithm.split(',') if values.algorithm else (),
     encoder_parameters=values.encoder_parameters,
     most_bytes=values.max_megabytes_per_round * _MEGA or math.inf,
     measures=values.measure,

@@ -166,10 +166,12 @@ def write(found: Mapping, folder: str) -> str:
     places.setdefault(place, []).append(line['algorithm'])
   for place, (name, *others) in places.items():
     more = f' and {len(others)} more' if others else ''
-    ax.annotate(f' {name}{more}', place, fontsize=7)
+    # Names of neighbours overlap if they are not slanted.
+    ax.annotate(f'  {name}{more}', place, fontsize=7, rotation=35, rotation_mode='anchor')
   if found['most_bytes']:
     ax.axhline(found['most_bytes'] / _MEGA, color='black', ls='--', label='limit')
   ax.set_xscale('log')
+  ax.margins(x=0.25, y=0.2)  # Leave space for the names.
   pictures.label(
     ax,
     f'Messages of a client in a round, --task={found["task"]}',

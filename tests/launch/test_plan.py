@@ -6,7 +6,8 @@ import shlex
 import pandas as pd
 import pytest
 
-from datasets.procedural import features
+from datasets import items
+from datasets.procedural import features, purchases
 from launch import advice, plan, plan_page
 from tasks import configuration, experiment, registry as tasks
 from tests.launch import light, own_examples
@@ -176,11 +177,12 @@ def test_a_thousand_sets_of_labels_are_no_reason_for_hashes(few):
   assert first['is_near'] and first['evidence'].startswith('delicious-sets')
 
 
-def test_each_algorithm_has_the_data_of_its_network(monkeypatch):
+def test_each_algorithm_has_the_data_of_its_network(monkeypatch, capsys):
   monkeypatch.setattr(plan, 'PLANNED', ('fedss', 'fullsoftmax', 'fedproto'))
   changes = {'num_classes': 60, 'num_clients': 30, 'items_per_user': 8.0}
   planner = plan.Planner('items-demo', changes)
   planner.make()
+  assert capsys.readouterr().err.count('popularity') == 1
   of = {name: made.dataset.train for name, (made, _) in planner._made.items()}
   assert of['fedss'] is of['fullsoftmax']  # Both use the data as sequences.
   assert len(of['fedproto'].partition.numbers) > len(of['fedss'].partition.numbers)
@@ -236,6 +238,20 @@ def test_the_function_returns_a_frame_of_a_shape_or_of_data(few):
   assert of_data.attrs['task'] == 'table'
   assert of_data.attrs['data']['clients'] == 4
   assert (of_data['why_not'] == '').all()
+
+
+def test_a_data_set_of_item_lists_is_planned_as_one(few):
+  drawn = purchases.draw(purchases.Options(20, 30, 6.0))
+  dataset = items.federated('lists', drawn, items.Options(sequences=True))
+  found = plan.plan(dataset, data_dir='lists.csv').attrs
+  assert found['task'] == 'items'
+  assert [start['algorithm'] for start in found['starts']] == ['fedss', 'fullsoftmax']
+  assert '--data_dir=lists.csv' in found['starts'][0]['command']
+
+
+def test_more_clients_in_a_round_than_there_are_are_refused():
+  with pytest.raises(errors.InputError, match='clients_per_round=6 or fewer'):
+    planned({**SHAPE, 'clients_per_round': 7})
 
 
 def test_json_and_a_picture_are_written(few, tmp_path):
