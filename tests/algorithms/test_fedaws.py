@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import tiny
+from tests import sameness, tiny
 from tests.algorithms import numpy_fedavg, numpy_fedaws, test_fedavg
 from tff_xc import errors, heads
 from tff_xc.algorithms import fedaws as fedaws_lib, fedss, spreadout
@@ -112,8 +112,21 @@ def test_line_14_steps_from_normalised_rows(margin):
   assert max(norms) > 1.2
 
 
-def test_the_baselines_equal_the_numpy_reference():
+def test_baseline_1_is_fedaws_whose_server_only_normalises_rows():
+  given = {'model': tiny.model(), 'max_positives': 3}
+  spreads, baseline = (c.made(**given) for c in (fedaws_lib.FedAwS, fedaws_lib.Baseline1))
+  [table] = spreads.tables
+  assert len(table.steps) == 2
+  without = spreads.with_table(dataclasses.replace(table, steps=table.steps[1:]))
+  assert sameness.same(without, baseline)
+
+
+@pytest.mark.slow
+def test_baseline_1_equals_the_numpy_reference():
   check_three_rounds(build('baseline1'))
+
+
+def test_baseline_2_equals_the_numpy_reference():
   process = build('baseline2')
   check_three_rounds(process, fixed_rows=True, normalise=False)
   before = process.get_model_weights(process.initialize()).class_table

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests import registered, tiny
 from tests.algorithms import numpy_fedss, test_fedavg
+from tests.round import test_robust
 from tff_xc import errors, heads
 from tff_xc.algorithms import fedproto
 from tff_xc.measure import search
@@ -97,15 +98,19 @@ def test_three_rounds_equal_the_numpy_reference(unit, weight):
 
 
 def test_at_a_rate_of_zero_rows_are_the_means_of_classes():
-  """The means cover all examples of a round's clients, for all sizes of batches."""
+  """A client's means cover all its examples, for all sizes of batches."""
   still = local_training.LocalTraining(0.0, 2)
-  learning = process(local_training=still, model=RAW)
-  after = tiny.weights_after(learning, 1, lambda _: COHORTS[0])
-  kernel, bias, table = tiny.as_numpy(after)
-  x, y = (np.concatenate([getattr(c, n) for c in COHORTS[0]]) for n in ('x', 'labels'))
-  for label in np.unique(y):
-    mean = (x[y == label] @ kernel + bias).mean(0)
-    np.testing.assert_allclose(table[label], [*mean, 1], atol=1e-5)
+  made = fedproto.FedProto.made(model=RAW, max_positives=4, local_training=still)
+  state, sent = test_robust.first_state(made), test_robust.Sent(made)
+  kernel, bias, table = tiny.as_numpy(state.weights)
+  assert not table.any()
+  for client in COHORTS[0]:
+    changes, _ = sent.changes(state, client)
+    np.testing.assert_array_equal(changes['kernel'], 0)
+    embeddings = client.x @ kernel + bias
+    for label, number in zip(*np.unique(client.labels, return_counts=True), strict=True):
+      mean = embeddings[client.labels == label].mean(0)
+      np.testing.assert_allclose(changes['class'][label], [*mean, number], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -121,7 +126,7 @@ def test_a_class_without_examples_in_a_round_keeps_its_prototype():
 
 
 def test_a_dropped_client_sends_no_prototype():
-  learning = process()
+  learning = process(prototype_weight=2.0)  # As in the test of three rounds.
   bad = COHORTS[0][1]
   bad = bad._replace(x=np.full_like(bad.x, np.nan))
   with_it, without = (
@@ -179,9 +184,10 @@ def test_it_warns_of_clients_of_one_class_and_has_no_rows_to_adapt():
 )
 def test_a_client_adapts_its_encoder_alone(given):
   made = registered.algorithm('fedproto', **given)
-  learning = registered.process('fedproto')
-  state = learning.next(learning.initialize(), COHORTS[0]).state
-  weights = learning.get_model_weights(state)
+  weights = made.model.init(tf.constant([0, 1]))
+  rows = np.random.default_rng(0).normal(size=weights.class_table.shape)
+  rows[:, -1] = 1  # All classes have a prototype.
+  weights.tables['class'] = tf.constant(rows, tf.float32)
   seed = randomness.round_seed(tf.constant([0, 0]), 0)
   after = personal.build(made, 3)(weights, COHORTS[0][0], seed)
   np.testing.assert_array_equal(after.class_table, weights.class_table)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from tests import small_data, tiny
+from tests import sameness, small_data, tiny
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
 from tff_xc.data import client_data, partition, pool, sparse
@@ -271,11 +271,28 @@ def test_options_change_who_takes_part_weights_and_epochs():
     algorithm(virtual_client_size=10, batch_size=4)
 
 
+GIVEN = {'clients_per_round': 6, 'batch_size': 10, 'client_learning_rate': 0.5}
+
+
+def test_with_equal_clients_that_all_take_part_fedvc_trains_as_fedavg_on_the_same_examples():
+  sized, _ = small_data.images()
+  plain, virtual = algorithm(**GIVEN), algorithm(**GIVEN, virtual_client_size=10)
+  # Clients with equal numbers of examples have equal weights.
+  alike = [dataclasses.replace(a, sampling=None, weighting='uniform') for a in (plain, virtual)]
+  assert sameness.same(*alike)
+  drawn = [a.sampling.cohorts(sized, 3)(0).examples for a in (plain, virtual)]
+  for one, other in zip(*(sorted(c, key=lambda e: int(e.client_id)) for c in drawn), strict=True):
+    assert int(one.client_id) == int(other.client_id)
+    assert len(one.labels) == len(other.labels) == 10
+    rows = [np.c_[e.x.reshape(10, -1), e.labels].tolist() for e in (one, other)]
+    assert sorted(rows[0]) == sorted(rows[1])
+
+
+@pytest.mark.slow
 def test_with_equal_clients_that_all_take_part_fedvc_is_fedavg(in_process):
   """The order of examples differs, but full batches do not depend on it."""
   sized, _ = small_data.images()
-  given = {'clients_per_round': 6, 'batch_size': 10, 'client_learning_rate': 0.5}
-  plain, virtual = algorithm(**given), algorithm(**given, virtual_client_size=10)
+  plain, virtual = algorithm(**GIVEN), algorithm(**GIVEN, virtual_client_size=10)
   found = []
   for made in (plain, virtual):
     learning = process.build_process(made)

@@ -7,12 +7,15 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
 
-from launch import export
+from launch import export, trained
 from tasks import configuration, experiment
 from tests import small_data
+from tests.launch import test_evaluate
 from tff_xc import errors, heads
-from tff_xc.experiment import checkpoints, same_run, start
+from tff_xc.experiment import checkpoints, same_run, start, training
 
 SOURCE = {'client_learning_rate': 0.3, 'server_optimizer': 'sgd', 'server_learning_rate': 1.0}
 
@@ -25,6 +28,33 @@ def run(path, algorithm='fedavg', rounds=1, **changes):
 
 
 @pytest.fixture(scope='module')
+def untrained(in_process_context, tmp_path_factory):
+  """Returns the directory of a run whose checkpoint has the initial weights of another seed."""
+  tff.framework.set_default_context(in_process_context)
+  path = tmp_path_factory.mktemp('untrained') / 'run'
+  return test_evaluate.untrained(path, 'glyphs', 'fedavg', seed=1, **small_data.GLYPHS)
+
+
+def test_round_0_scores_as_an_untrained_source(in_process, untrained, tmp_path, monkeypatch):
+  """The run is interrupted before round 1."""
+
+  def interrupted():
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(training.interrupts, 'check', interrupted)
+
+  with test_evaluate.without_rounds(), pytest.raises(KeyboardInterrupt):
+    run(tmp_path / 'run', 'fedss', negatives=2, start_from=str(untrained))
+  [row] = pd.read_csv(tmp_path / 'run' / 'metrics.csv').to_dict('records')
+  found = trained.restore(str(untrained))
+  of_source = found.evaluator(found.weights)
+  others = found.evaluator(found.algorithm.model.init(tf.constant([0, 0])))
+  for score in ('top1', 'train_top1'):
+    assert row[score] == pytest.approx(of_source[score], abs=1e-9)
+    assert row[score] != others[score]
+
+
+@pytest.fixture(scope='module')
 def source(tmp_path_factory):
   """A run of three rounds. Its scores differ from those of random initial weights."""
   path = tmp_path_factory.mktemp('source') / 'run'
@@ -33,16 +63,17 @@ def source(tmp_path_factory):
   return path, run(path, rounds=3, **SOURCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('algorithm', 'changes'),
   [
     ('fedss', {'negatives': 2}),
-    pytest.param('fedavgm', {}, marks=pytest.mark.slow),
-    pytest.param('fedaws', {'spreadout_neighbors': 2}, marks=pytest.mark.slow),
-    pytest.param('turbosvm', {}, marks=pytest.mark.slow),
+    ('fedavgm', {}),
+    ('fedaws', {'spreadout_neighbors': 2}),
+    ('turbosvm', {}),
     # Clients have the frozen weights from the start.
-    pytest.param('fedavg', {'trainable': 'head'}, marks=pytest.mark.slow),
-    pytest.param('fedavg', {'dp': 'central'}, marks=pytest.mark.slow),
+    ('fedavg', {'trainable': 'head'}),
+    ('fedavg', {'dp': 'central'}),
   ],
 )
 def test_round_0_scores_as_the_source_ends(in_process, source, tmp_path, algorithm, changes):
@@ -73,10 +104,9 @@ def test_a_resumed_run_keeps_its_start_and_refuses_another(in_process, source, t
   assert len(config['started_from']) == 16
 
 
-def test_an_export_gives_what_its_run_gives(source, tmp_path):
-  path, _ = source
-  export.run(str(path), str(tmp_path / 'export'), 'npz')
-  of_run, of_export = start.read(path), start.read(tmp_path / 'export')
+def test_an_export_gives_what_its_run_gives(in_process, untrained, tmp_path):
+  export.run(str(untrained), str(tmp_path / 'export'), 'npz')
+  of_run, of_export = start.read(untrained), start.read(tmp_path / 'export')
   for name, array in of_run.arrays.items():
     np.testing.assert_array_equal(of_export.arrays[name], array)
   assert of_run.class_names is None

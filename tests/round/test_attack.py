@@ -77,6 +77,9 @@ def attack_of(algorithm):
   return drawn.include(tf.range(CLIENTS, dtype=tf.int64)).numpy()
 
 
+FACTORS = {'scale': 10.0, 'flip_signs': -10.0}
+
+
 @pytest.mark.parametrize(
   ('name', 'kind'),
   [
@@ -87,6 +90,26 @@ def attack_of(algorithm):
 )
 def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   algorithm = attacked(name, kind)
+  attacks = attack_of(algorithm)
+  assert attacks.sum() == 2
+  state = test_robust.first_state(algorithm)
+  honest = test_robust.Sent(algorithm.without_part('attack'))
+  sent = test_robust.Sent(algorithm.part('attack').of_run(algorithm, [0, 0]))
+  for client, attacks_too in zip(test_robust.cohort_of(0, ()), attacks, strict=True):
+    (change, weight), (found, same) = (each.changes(state, client) for each in (honest, sent))
+    factor = FACTORS[kind] if attacks_too else 1.0
+    for key, values in change.items():
+      assert values.any()
+      np.testing.assert_allclose(found[key], factor * values, rtol=1e-4, atol=1e-6)
+    assert weight == same
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('name', 'kind'), [('fedss', 'flip_signs'), ('fedss', 'scale'), ('fedaws', 'flip_signs')]
+)
+def test_a_round_averages_what_attackers_send(name, kind):
+  algorithm = attacked(name, kind)
   if name == 'fedaws':  # Leave out the spreadout step.
     table = dataclasses.replace(algorithm.tables[0], steps=())
     algorithm = algorithm.with_table(table)
@@ -96,7 +119,7 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   assert attacks.sum() == 2
   state, cohort = process.initialize(), test_robust.cohort_of(0, ())
   each = [sent.changes(state, client) for client in cohort]
-  factors = np.where(attacks, {'scale': 10.0, 'flip_signs': -10.0}[kind], 1.0)
+  factors = np.where(attacks, FACTORS[kind], 1.0)
   after = process.next(state, cohort).state.weights
   examples = np.array([len(client.labels) for client in cohort])
   weights = np.array([weight for _, weight in each])

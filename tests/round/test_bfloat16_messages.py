@@ -40,6 +40,7 @@ def test_numbers_are_rounded_to_the_nearest_and_ties_to_the_even():
   assert (found != drawn).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_two_rounds_equal_the_numpy_reference():
   """Also compares compiled rounds. The server's sums and momentum are not rounded."""
   settings = {

@@ -192,7 +192,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
   initial = process.initialize()
   start = rows(process.get_model_weights(initial))
   moved, encoders = [], []
-  for seed in range(150):
+  for seed in range(100):
     state = initial._replace(seed=np.array([seed, 1], np.int32))
     output = process.next(state, [])
     weights = process.get_model_weights(output.state)

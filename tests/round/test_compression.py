@@ -11,6 +11,7 @@ from scipy import linalg
 
 from tasks import configuration
 from tests import tiny
+from tests.round import test_robust
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import communication
@@ -117,12 +118,28 @@ def change(name, clients=CLIENTS, seed=7, **given):
   return [a - b for a, b in zip(after, start, strict=True)]
 
 
-@pytest.mark.parametrize('name', ['fedss', pytest.param('fedaws', marks=pytest.mark.slow)])
-def test_a_client_sends_two_levels_of_one_bit(name):
+def sent(name, clients, **given):
+  """Returns what the only client sends, without a process."""
+  algorithm = made(name, **given)
+  state, [client] = test_robust.first_state(algorithm), clients
+  changes, weight = test_robust.Sent(algorithm).changes(state, client)
+  assert weight > 0
+  return [changes[key] for key in ('kernel', 'bias', 'class')]
+
+
+@pytest.mark.parametrize(
+  ('name', 'of'),
+  [
+    ('fedss', sent),
+    ('fedaws', sent),
+    *(pytest.param(name, change, marks=pytest.mark.slow) for name in ('fedss', 'fedaws')),
+  ],
+)
+def test_a_client_sends_two_levels_of_one_bit(name, of):
   """Checks each row and tensor, also for clients that send rows instead of changes."""
   clients = CLIENTS[:1]
-  plain = change(name, clients)
-  found = change(name, clients, compression='quantize', compression_bits=1)
+  plain = of(name, clients)
+  found = of(name, clients, compression='quantize', compression_bits=1)
 
   def vectors(parts):
     return [np.ravel(parts[0]), parts[1], *parts[2]]

@@ -16,8 +16,8 @@ SELECTING = [n for n in FEDERATED if registered.algorithm(n).tables[0].request.s
 ALIKE = ('fedavg', 'fedavgm', 'fedadam', 'fedams', 'fedprox', 'fedvc', 'fedir')
 # Client states are not sent.
 REMEMBERING = [n for n in FEDERATED if registered.algorithm(n).client_state and n != 'scaffold']
-# These algorithms use all requests and merges of rows. The tests of other algorithms are slow.
-QUICK = ('fedss', 'fullsoftmax', 'fedaws')
+# With selected features, FedSS also selects class rows. The tests of other algorithms are slow.
+QUICK = ('fullsoftmax',)
 FROZEN_AND_WEIGHTED = {'trainable': 'bottleneck', 'importance_weights': 'train'}
 LABELS = [[0, 0, 3, 5], [7, 3]]
 SPARSE = [[(3, [[0, 1], [2]]), (5, [[]]), (1, [[2]])], [(7, [[8, 1, 0]]), (9, [[3]])]]

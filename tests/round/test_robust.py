@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import math
+import types
 
 import numpy as np
 import pytest
@@ -89,6 +90,12 @@ class Sent:
     else:
       dense[ids[mask]] = sent[mask] - before[ids[mask]]
     return found | {'class': dense}, float(update.weight)
+
+
+def first_state(algorithm):
+  """Returns what `Sent` reads of a server's state before round 0."""
+  seed = tf.constant([0, 0])
+  return types.SimpleNamespace(seed=seed, round_number=0, weights=algorithm.model.init(seed))
 
 
 pytestmark = pytest.mark.usefixtures('in_process')

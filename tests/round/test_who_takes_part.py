@@ -10,7 +10,7 @@ import tensorflow_federated as tff
 
 from tests import tiny, tiny_sparse
 from tff_xc.algorithms import fedss
-from tff_xc.round import algorithm, process as process_lib
+from tff_xc.round import algorithm, process as process_lib, tables
 from tff_xc.runtime import client_error
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -25,6 +25,8 @@ def build(method='fedss', **changes):
   own = {
     'fedss': {'negatives': 3, 'max_positives': 4},
     'fedmlh': {'hash_tables': 2, 'hash_buckets': 5},
+    # Only one test is about this metric, but the tests share the process.
+    'fullsoftmax': {'largest_loss': True},
   }
   return tiny.process(method, **own.get(method, {}), **changes)
 
@@ -83,12 +85,13 @@ def test_more_features_than_announced_fail_likewise():
 
 def test_own_classes_of_examples_not_drawn_are_no_negatives():
   """P_k contains all classes of the client, so the three negatives are all other classes."""
-  process = fedss.build_fedss(model=tiny.model(6), max_positives=3, negatives=3, **tiny.settings())
+  made = fedss.FedSS.made(model=tiny.model(6), max_positives=3, negatives=3)
   client = labelled(SOUND, [0, 0, 1, 2])
   drawn = client._replace(x=client.x[:2], labels=client.labels[:2])
-  metrics = tiny.run(process, 1, lambda _: [drawn])[1]
-  assert metrics['class_rows'] == 6
-  assert metrics['examples'] == 2
+  drawn = tf.nest.map_structure(tf.constant, drawn)
+  held = tables.held_rows(made.model, made.tables, drawn, tf.constant([1, 2, 3, 4, 5]))
+  [ids, mask] = held['class'].ids.numpy(), held['class'].mask.numpy()
+  assert sorted(ids[mask]) == [*range(6)]
 
 
 @pytest.mark.parametrize('method', ['fedss', 'fullsoftmax'])
@@ -222,7 +225,7 @@ def test_local_batches_are_those_of_the_client_that_takes_the_most():
 
 
 def test_the_largest_loss_is_that_of_one_client():
-  process = build('fullsoftmax', largest_loss=True)
+  process = build('fullsoftmax')
 
   def measured(cohort):
     return tiny.run(process, 1, lambda _: cohort)[1]
