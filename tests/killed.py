@@ -1,9 +1,9 @@
-"""Runs that kill themselves: python -m tests.killed DIRECTORY MOMENTS POINTS.
+"""Runs that kill themselves: python -m tests.killed DIRECTORY.
 
-The program makes a run for each of the first MOMENTS entries of `MOMENTS`, in a folder of
-DIRECTORY. `kill -9` ends the run at that moment. Each run is a fork of this process, so that
-TensorFlow is imported once. This process itself computes nothing, because a process cannot safely
-fork after TensorFlow has computed something.
+The program makes a run for each entry of `MOMENTS`, in a folder of DIRECTORY. `kill -9` ends the
+run at that moment. Each run is a fork of this process, so that TensorFlow is imported once. This
+process itself computes nothing, because a process cannot safely fork after TensorFlow has computed
+something.
 
 In further runs, clients keep states. These runs are killed at POINTS random moments, each before a
 call that opens, renames or removes a file of the run. Each of these runs is killed once more while
@@ -67,9 +67,9 @@ def interrupted(path):
     doubling.run(path, process=doubling.Doubling(interrupt_at=6))
 
 
-def between_row_and_checkpoint(path):
+def before_checkpoint(path, process=None):
   checkpoints.save = killing(checkpoints.save, lambda _, state, done, *more: done == 6)
-  doubling.run(path)
+  doubling.run(path, process=process)
 
 
 def renaming_metrics(times):
@@ -99,7 +99,7 @@ def removing_old_events(path):
 
 MOMENTS = {
   'in_an_evaluation': evaluating(2**8),
-  'between_row_and_checkpoint': between_row_and_checkpoint,
+  'between_row_and_checkpoint': before_checkpoint,
   'before_a_checkpoint_is_in_place': replacing('round_6.npz'),
   'before_the_columns_of_rounds_are_written': renaming_metrics(3),
   'while_events_are_written_anew': replacing('events.out.tfevents.0000000000.kept', True),
@@ -111,8 +111,13 @@ MOMENTS = {
 }
 
 
-# The numbers of moments and points in the quick tests.
-QUICK_MOMENTS, QUICK_POINTS = 5, 2
+# What moments replace in this process.
+PATCHED = (
+  (os, 'replace'),
+  (checkpoints, 'save'),
+  (tf.io.gfile, 'rename'),
+  (pathlib.Path, 'unlink'),
+)
 POINTS = 20
 _CALLS = ('open', 'os.rename', 'os.remove', 'os.mkdir')
 
@@ -138,12 +143,12 @@ def counted(path, last=0):
   (path.parent / 'calls').write_text(str(len(calls)))
 
 
-def killed_at_random(root, number):
-  """Makes `number` runs root/point_I. Returns what went wrong, or ''."""
+def killed_at_random(root):
+  """Makes `POINTS` runs root/point_I. Returns what went wrong, or ''."""
   in_a_fork(counted, root / 'keeping')
   calls, draw = int((root / 'calls').read_text()), random.Random(0)
   points = draw.sample(range(1, calls + 1), POINTS)
-  for i, point in enumerate(points[:number]):
+  for i, point in enumerate(points):
     path = root / f'point_{i}'
     status = in_a_fork(lambda p, n=point: counted(p, n), path)
     if status != -signal.SIGKILL:
@@ -168,11 +173,11 @@ def in_a_fork(function, path) -> int:
 
 
 if __name__ == '__main__':
-  root, moments, points = pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:])
-  for name, moment in [*MOMENTS.items()][:moments]:
+  root = pathlib.Path(sys.argv[1])
+  for name, moment in MOMENTS.items():
     status = in_a_fork(moment, root / name)
     if status != -signal.SIGKILL:
       sys.exit(f'{name} ended with status {status}')
-  if told := killed_at_random(root, points):
+  if told := killed_at_random(root):
     sys.exit(told)
   sys.exit(in_a_fork(doubling.run, root / 'held'))

@@ -5,6 +5,7 @@ import json
 import os
 
 import pytest
+from absl import flags
 
 from launch import compare
 from tasks import configuration
@@ -50,17 +51,38 @@ def run_command(*arguments):
   return processes.python('-m', 'launch.compare', *map(str, arguments), timeout=120)
 
 
+@pytest.mark.slow
 def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   monkeypatch.setenv('COLUMNS', '60')
   done = run_command(sweep, '--metric=map@r', '--picture_format=pdf')
   assert (done.returncode, done.stderr) == (0, '')
-  lines = done.stdout.splitlines()
+  check_what_is_printed_and_written(sweep, done.stdout, {'md', 'csv', 'png', 'pdf'})
+
+
+def test_the_table_is_printed_and_three_files_are_written(sweep, monkeypatch, capsys):
+  """As the command does with these flags, in this process."""
+  values = flags.FlagValues()
+  for name in ('curves', 'columns'):
+    flags.DEFINE_list(name, [], '', values)
+  for name in ('csv', 'output', 'target', 'at', 'relative_to', 'rounds', 'picture_format'):
+    flags.DEFINE_string(name, None, '', values)
+  for name, value in (('metric', 'map@r'), ('over', 'rounds')):
+    flags.DEFINE_string(name, value, '', values)
+  values(['compare'])
+  monkeypatch.setattr(flags, 'FLAGS', values)
+  monkeypatch.setenv('COLUMNS', '60')
+  compare.main([str(sweep)])
+  check_what_is_printed_and_written(sweep, capsys.readouterr().out, {'md', 'csv', 'png'})
+
+
+def check_what_is_printed_and_written(sweep, said, kinds):
+  lines = said.splitlines()
   assert [line.split()[0] for line in lines[3:5]] == ['fullsoftmax', 'fedss']
   # The table fits the terminal, and the files contain all columns.
   assert max(map(len, lines[:-1])) <= 60
   assert 'MAP@R %' in lines[1] and 's / round' not in lines[1]
   written = {p.name for p in sweep.iterdir() if p.is_file()}
-  assert written == {f'compare.{kind}' for kind in ('md', 'csv', 'png', 'pdf')}
+  assert written == {f'compare.{kind}' for kind in kinds}
   markdown = (sweep / 'compare.md').read_text()
   assert 's / round' in markdown and '50.0 ± 3.0' in markdown
   assert [row['seeds'] for row in read_csv(sweep / 'compare.csv')] == ['0', '0 1 2']

@@ -68,16 +68,24 @@ def rounds(here):
     yield
 
 
+_initial = {}  # By configuration and data.
+
+
 def untrained(path, task, algorithm='fedavg', **changes):
   """Writes a run whose checkpoint of round 1 is the initial state."""
   config = configuration.resolve(task, algorithm, {'rounds': 1, **changes})
   made = experiment.assemble(config)
-  with without_rounds():
-    process = process_lib.build_process(made.algorithm, config['seed'])
+  data = fingerprint.fingerprint(made.dataset)
+  # Tests share initial states, because to build a process takes half a second.
+  key = json.dumps([config, data])
+  if key not in _initial:
+    with without_rounds():
+      process = process_lib.build_process(made.algorithm, config['seed'])
+    _initial[key] = process.initialize()
   path.mkdir()
   checkpoints.prepare(path)
-  checkpoints.save(path, process.initialize(), 1)
-  config['data'] = fingerprint.fingerprint(made.dataset)
+  checkpoints.save(path, _initial[key], 1)
+  config['data'] = data
   description = dataclasses.asdict(made.dataset.description)
   files.write_json(path / run_files.DESCRIPTION, description)
   files.write_json(path / run_files.CONFIG, config)
@@ -138,7 +146,7 @@ _WHOSE = ('table',)
 @pytest.mark.parametrize(
   'kind', [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in _QUICK)) for kind in _KINDS]
 )
-def test_every_kind_of_run(kind, here, capsys):
+def test_every_kind_of_run(kind, here, blank_pictures, capsys):
   task, algorithm, made = _KINDS[kind]
   path = untrained(here / 'run', task, algorithm, **made(here))
   result = evaluate.run(str(path))
@@ -209,7 +217,7 @@ def glyphs(in_process_context, tmp_path_factory):
   """A run that tests only read or copy."""
   tff.framework.set_default_context(in_process_context)
   path = tmp_path_factory.mktemp('runs') / 'glyphs'
-  return untrained(path, 'glyphs', 'fedss', negatives=3, **_GLYPHS)
+  return untrained(path, 'glyphs', 'fedss', **_GLYPHS)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +263,7 @@ def test_an_option_of_a_flag_that_is_not_given_is_refused(option, of):
   light.assert_one_sentence(light.call('evaluate', '--run_dir=r', option), f'goes with --{of}')
 
 
-def test_other_data_are_refused_and_nothing_changes(here):
+def test_other_data_are_refused_and_nothing_changes(here, blank_pictures):
   def contents():
     files = (p for p in path.rglob('*') if p.is_file())
     return {str(p.relative_to(path)): p.read_bytes() for p in files}
