@@ -106,6 +106,11 @@ def _process(name, **arguments):
   return base.builder(registry.get(name))(**arguments)
 
 
+def shared_process():
+  """Returns the process for tests that need any process, so that only one is built for them."""
+  return process('fullsoftmax', largest_loss=True)
+
+
 def run(learning_process, rounds: int, cohort_of):
   """Returns the state after `rounds` rounds, and the metrics of the last round."""
   state, metrics = learning_process.initialize(), None

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tasks import configuration
 from tests import registered, sameness, tiny
 from tests.algorithms import numpy_fedavg
+from tests.round import test_robust
 from tff_xc import errors
 from tff_xc.algorithms import fedavg, fedss, fedvc, registry
 from tff_xc.round import frozen, local_training, process as process_lib
@@ -59,6 +60,22 @@ def check_three_rounds(process, server, weighing=None, client_state=None, **on_c
   return weights, models, run.kept
 
 
+def check_clients(algorithm, weighing=None, **on_client):
+  """Asserts that the changes of clients equal NumPy's, without a process."""
+  state, sent = test_robust.first_state(algorithm), test_robust.Sent(algorithm)
+  weights = tiny.as_numpy(state.weights)
+  for client in COHORTS[0]:
+    changes, weight = sent.changes(state, client)
+    y = client.labels
+    example_weights = weighing and weighing(y)
+    after, _ = numpy_fedavg.train_client(
+      weights, client.x, y, example_weights=example_weights, **on_client
+    )
+    expected = [a - b for a, b in zip(after, weights, strict=True)]
+    tiny.assert_near([changes.get(n, 0.0) for n in ('kernel', 'bias', 'class')], expected)
+    assert weight == len(y)
+
+
 def plain_kernel():
   """Returns the encoder's kernel after three rounds of FedAvg."""
   process = tiny.process('fedavg', local_training=FULL_BATCH)
@@ -105,7 +122,8 @@ def test_fedprox_equals_the_numpy_reference():
 @pytest.mark.parametrize(
   'target', [pytest.param(None, marks=pytest.mark.slow), np.arange(1.0, 13.0)]
 )
-def test_fedir_equals_the_numpy_reference(target):
+@pytest.mark.parametrize('rounds', [0, pytest.param(3, marks=pytest.mark.slow)])
+def test_fedir_equals_the_numpy_reference(target, rounds):
   made = fedvc.FedIR.made(
     model=tiny.model(),
     local_training=FULL_BATCH,
@@ -117,6 +135,8 @@ def test_fedir_equals_the_numpy_reference(target):
   def weighing(y):
     return p[y] / (np.bincount(y)[y] / len(y))  # Eq. (3).
 
+  if not rounds:
+    return check_clients(made, weighing)
   server = numpy_fedavg.Server('sgd', 1.0)
   process = process_lib.build_process(made)
   near, *_ = check_three_rounds(process, server, weighing)
@@ -125,13 +145,15 @@ def test_fedir_equals_the_numpy_reference(target):
 
 # `test_frozen` also tests training of only the head.
 @pytest.mark.parametrize('part', [pytest.param('head', marks=pytest.mark.slow), 'bottleneck'])
-def test_frozen_weights_equal_the_numpy_reference(part):
+@pytest.mark.parametrize('rounds', [0, pytest.param(3, marks=pytest.mark.slow)])
+def test_frozen_weights_equal_the_numpy_reference(part, rounds):
   made = frozen.train_only(fedavg.FedAvg.made(model=tiny.model()), part)
   made = dataclasses.replace(made, local_training=dataclasses.replace(FULL_BATCH, weight_decay=0.2))
   kept = (0, 1) if part == 'head' else (0,)  # The last layer of the encoder is the bias.
-  check_three_rounds(
-    process_lib.build_process(made), numpy_fedavg.Server('sgd', 1.0), frozen=kept, weight_decay=0.2
-  )
+  given = {'frozen': kept, 'weight_decay': 0.2}
+  if not rounds:
+    return check_clients(made, **given)
+  check_three_rounds(process_lib.build_process(made), numpy_fedavg.Server('sgd', 1.0), **given)
 
 
 def test_the_measured_loss_is_without_penalties():

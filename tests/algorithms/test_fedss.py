@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests import tiny
 from tests.algorithms import numpy_fedss
+from tests.round import test_robust
 from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedss
 from tff_xc.round import local_training, losses, process as process_lib, randomness, request
@@ -40,6 +41,10 @@ def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   return chosen.ids.numpy()[chosen.mask.numpy()]
 
 
+def processed(method, **given):
+  return tiny.process(method, max_positives=4, local_training=FULL_BATCH, **given)
+
+
 EQUAL = {'equal_negatives': True}
 
 
@@ -47,10 +52,10 @@ EQUAL = {'equal_negatives': True}
   ('method', 'negatives', 'correction', 'more'),
   [
     ('fedss', 4, 'negatives', {}),
-    ('posonly', 0, 'none', {}),
     *(
       pytest.param(*case, marks=pytest.mark.slow)
       for case in (
+        ('posonly', 0, 'none', {}),
         ('negonly', 2, 'negatives', EQUAL),
         ('fedss', 4, 'none', {}),
         # Another test covers this loss, and FedSS covers this sampling.
@@ -62,9 +67,7 @@ EQUAL = {'equal_negatives': True}
 )
 def test_three_rounds_equal_the_numpy_reference(method, negatives, correction, more):
   own = {'negatives': negatives, 'softmax_correction': correction}
-  process = tiny.process(
-    method, max_positives=4, local_training=FULL_BATCH, **(own if negatives else {}), **more
-  )
+  process = processed(method, **(own if negatives else {}), **more)
   state = process.initialize()
   weights = tiny.as_numpy(state.weights)
   velocity = [np.zeros_like(w) for w in weights]
@@ -84,6 +87,24 @@ def test_three_rounds_equal_the_numpy_reference(method, negatives, correction, m
     )
     state = process.next(state, cohort).state
   tiny.assert_near(tiny.as_numpy(process.get_model_weights(state)), weights)
+
+
+def test_a_client_of_posonly_equals_the_numpy_reference():
+  """The server is FedSS's."""
+  made = fedss.PosOnly.made(model=tiny.model(), max_positives=4, local_training=FULL_BATCH)
+  state, sent = test_robust.first_state(made), test_robust.Sent(made)
+  weights = tiny.as_numpy(state.weights)
+  for client in COHORTS[0]:
+    changes, weight = sent.changes(state, client)
+    held = np.unique(client.labels)
+    *expected, rows = numpy_fedss.train_client(
+      'posonly', weights, held, client.x, client.labels, correct=False
+    )
+    table = np.zeros_like(weights[2])
+    table[held] = rows
+    found = [changes[name] for name in ('kernel', 'bias', 'class')]
+    tiny.assert_near(found, [*expected, table])
+    assert weight == len(client.labels)
 
 
 def test_equal_negatives_of_clients_of_one_class_are_m():
@@ -152,29 +173,28 @@ def test_centralized_is_one_client_on_sgd():
 
 
 def test_the_rounds_metrics_are_means_over_the_cohort():
-  """The learning rate is so small that metrics are those of the initial model."""
-  process = fedss.build_fedss(
-    model=tiny.model(N),
-    max_positives=4,
-    negatives=4,
-    local_training=local_training.LocalTraining(1e-9, 64),
-  )
-  weights = process.initialize().weights
-  kernel, bias = (weights.encoder[name] for name in ('kernel', 'bias'))
+  """Loss and accuracy are those before both steps of a client."""
+  process = processed('fedss', negatives=4, softmax_correction='negatives')
+  received = tiny.as_numpy(process.initialize().weights)
   losses, correct = [], []
   for client in COHORTS[0]:
     held = held_ids(4, client, 0)
     own = np.unique(client.labels)
     terms, shift = numpy_fedss.terms_and_shift('fedss', held, own, client.labels, N, True)
     target = [int(np.flatnonzero(held == label)[0]) for label in client.labels]
-    rows = np.asarray(weights.class_table)[held]
-    loss, *_ = numpy_fedss.loss_and_gradients(
-      kernel, bias, rows, client.x, np.array(target), terms, shift, 4.0
-    )
-    unit = numpy_fedss.normalised(client.x @ np.asarray(kernel) + bias)
-    best = (unit @ numpy_fedss.normalised(rows).T).argmax(axis=1)
-    losses.append(loss * len(client.labels))
-    correct.append((best == target).sum())
+    for steps in (0, 1):
+      *deltas, moved = numpy_fedss.train_client(
+        'fedss', received, held, client.x, client.labels, correct=True, epochs=steps
+      )
+      kernel, bias = (w + delta for w, delta in zip(received, deltas, strict=False))
+      rows = received[2][held] + moved
+      loss, *_ = numpy_fedss.loss_and_gradients(
+        kernel, bias, rows, client.x, np.array(target), terms, shift, 4.0
+      )
+      unit = numpy_fedss.normalised(client.x @ kernel + bias)
+      best = (unit @ numpy_fedss.normalised(rows).T).argmax(axis=1)
+      losses.append(loss * len(client.labels) / 2)
+      correct.append((best == target).sum() / 2)
   _, metrics = tiny.run(process, 1, cohort_of)
   examples = sum(len(c.labels) for c in COHORTS[0])
   assert sum(correct) > 0

@@ -105,7 +105,7 @@ def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):
 
 def test_what_sampling_draws_is_what_next_takes(in_process):
   dataset = client_data.FederatedDataset('mine', 12, from_tff.as_client_data(simulated()))
-  process = tiny.process('fedss', negatives=3, max_positives=4)
+  process = tiny.shared_process()
   drawn = cohort.UniformClients(3).cohorts(dataset, 0)(5)
   assert (len(drawn), drawn.skipped, drawn.drawn) == (2, 1, 3)
   state = process.initialize()

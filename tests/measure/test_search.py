@@ -45,7 +45,7 @@ def small_blocks(monkeypatch):
   monkeypatch.setattr(search, '_GATHERED', 20)
 
 
-def some(seed, examples=23, classes=150, dims=9):
+def some(seed, examples=11, classes=150, dims=9):
   random = np.random.default_rng(seed)
   x = random.normal(size=(examples, dims)).astype(np.float32)
   table = random.normal(size=(classes, dims)).astype(np.float32)

@@ -53,10 +53,9 @@ def sums(block, secure: bool) -> list:
 
 
 def test_the_server_sees_sums_of_encoder_and_rows():
-  # Clients with equal numbers of examples have equal weights. `test_who_takes_part` builds this
-  # process, too.
+  # Clients with equal numbers of examples have equal weights.
   clients = tiny.cohort([[0, 0, 3], [7, 3, 2], [9, 2, 2]])
-  process = tiny.process('fullsoftmax', largest_loss=True)
+  process = tiny.shared_process()
   plain, _ = changed(process, clients)
   assert (N, tiny.DIM) in sums(process.next.to_building_block(), False)
   found, process, metrics = change(made(secure_sums=True), clients, seed=0)

@@ -142,7 +142,7 @@ def _readers() -> list:
 
 @pytest.fixture(scope='module')
 def process():
-  return tiny.process('fedss', max_positives=4, negatives=3)
+  return tiny.shared_process()
 
 
 @pytest.fixture(scope='module')

@@ -50,7 +50,7 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
 
 
 # These cases include all parts of a round. The other cases are slow.
-_QUICK = ('fedss',)
+_QUICK = ('fullsoftmax',)
 _ADAM = {'server_optimizer': 'adam'}
 _OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
 _CENTRAL = {'dp': 'central', 'dp_clip': 0.1}

@@ -18,13 +18,13 @@ def drawn(celebrity, smiling, seed=0):
 def test_an_image_does_not_depend_on_what_else_is_read():
   dataset = faces.load(celebrities=20)
   train = dataset.train.pool
-  numbers = np.random.default_rng(0).permutation(len(train))[:40]
+  numbers = np.random.default_rng(0).permutation(len(train))[:12]
   x, y = train.examples(numbers)
-  assert x.shape == (40, 84, 84, 3)
+  assert x.shape == (12, 84, 84, 3)
   assert (x.dtype, y.dtype) == (np.uint8, np.int32)
-  assert len(np.unique(x.reshape(40, -1), axis=0)) == 40
+  assert len(np.unique(x.reshape(12, -1), axis=0)) == 12
   again = faces.load(celebrities=20).train.pool
-  for number, image in zip(numbers[:10], x, strict=False):
+  for number, image in zip(numbers[:4], x, strict=False):
     np.testing.assert_array_equal(again.read(np.array([number]))[0], image)
   other = faces.load(celebrities=20, seed=1).train.pool
   assert (other.read(numbers[:1]) != x[:1]).mean() > 0.5
