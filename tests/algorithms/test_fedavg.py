@@ -112,8 +112,19 @@ def test_adam_and_amsgrad_are_told_apart(name, given, is_amsgrad):
     assert ('largest' in str(tf.nest.map_structure(str, state))) == is_amsgrad
 
 
+PROX = {'model': tiny.model(), 'local_training': FULL_BATCH, 'prox_mu': 1.0}
+
+
+def test_clients_of_fedprox_equal_the_numpy_reference():
+  made = fedavg.FedProx.made(**PROX)
+  check_clients(made, proximal_weight=0.5)
+  with pytest.raises(AssertionError, match='Not equal'):
+    check_clients(made)
+
+
+@pytest.mark.slow
 def test_fedprox_equals_the_numpy_reference():
-  process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
+  process = tiny.process('fedprox', **PROX)
   server = numpy_fedavg.Server('sgd', 1.0)
   near, *_ = check_three_rounds(process, server, proximal_weight=0.5)
   assert not np.allclose(near[0], plain_kernel(), atol=1e-4)
@@ -157,16 +168,17 @@ def test_frozen_weights_equal_the_numpy_reference(part, rounds):
 
 
 def test_the_measured_loss_is_without_penalties():
-  process = tiny.process('fedprox', local_training=FULL_BATCH, prox_mu=1.0)
-  state, [client, *_] = process.initialize(), COHORTS[0]
+  made = fedavg.FedProx.made(**PROX)
+  state, [client, *_] = test_robust.first_state(made), COHORTS[0]
 
   def at(weights, **more):
     return numpy_fedavg.train_client(weights, client.x, client.labels, epochs=1, **more)
 
   received = tiny.as_numpy(state.weights)
   after, first = at(received, proximal_weight=0.5)
-  measured = process.next(state, [client]).metrics['loss']
-  np.testing.assert_allclose(measured, (first + at(after)[1]) / 2, rtol=1e-5)
+  update, _ = test_robust.Sent(made).of(state, client)
+  mean = update.measured['loss'] / update.measured['examples']
+  np.testing.assert_allclose(mean, (first + at(after)[1]) / 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import tiny
+from tests import sameness, tiny
 from tests.algorithms import numpy_fedss
 from tests.round import test_robust
 from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedss
-from tff_xc.round import local_training, losses, process as process_lib, randomness, request
+from tff_xc.round import (
+  local_training,
+  losses,
+  optimizers,
+  process as process_lib,
+  randomness,
+  request,
+)
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
@@ -162,14 +169,20 @@ def test_one_seed_is_one_run_and_another_seed_another():
 
 
 def test_centralized_is_one_client_on_sgd():
-  process = fedss.build_centralized(model=tiny.model(N), local_training=FULL_BATCH)
+  made = fedss.Centralized.made(model=tiny.model(N), local_training=FULL_BATCH)
   client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
-  weights = tiny.as_numpy(process.initialize().weights)
-  deltas = numpy_fedss.train_client(
+  state = test_robust.first_state(made)
+  weights = tiny.as_numpy(state.weights)
+  expected = numpy_fedss.train_client(
     'fedss', weights, np.arange(N), client.x, client.labels, correct=False
   )
-  after = tiny.run(process, 1, lambda _: [client])[0].weights
-  np.testing.assert_allclose(after.class_table, weights[2] + deltas[2], atol=1e-5)
+  changes, _ = test_robust.Sent(made).changes(state, client)
+  tiny.assert_near([changes[name] for name in ('kernel', 'bias', 'class')], expected)
+  # The server adds these changes.
+  [table] = made.tables
+  plain = optimizers.build_sgd(1.0)
+  assert sameness.same(made.encoder_optimizer, plain)
+  assert sameness.same(table.optimizer, optimizers.Dense(plain))
 
 
 def test_the_rounds_metrics_are_means_over_the_cohort():

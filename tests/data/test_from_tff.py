@@ -42,9 +42,18 @@ def check(found, names=tuple(ENDS)):
     assert (x.dtype, y.dtype) == (np.float32, np.int32)
 
 
-@pytest.mark.parametrize('batch', [0, 1, 3])
-@pytest.mark.parametrize('vectors', [False, True])
-@pytest.mark.parametrize('keys', [('x', 'y'), ('image', 'label'), None])
+@pytest.mark.parametrize(
+  ('keys', 'vectors', 'batch'),
+  [
+    *((('x', 'y'), False, batch) for batch in (0, 1, 3)),
+    (('image', 'label'), False, 0),
+    (('image', 'label'), True, 3),
+    (None, False, 0),
+    (None, False, 3),
+    (None, True, 0),
+    (None, True, 1),
+  ],
+)
 def test_every_form_of_elements_gives_the_same_clients(keys, vectors, batch):
   x, y = keys or ('x', 'y')
 

@@ -77,11 +77,11 @@ def of_rounds(process, rounds=3, cohort_of=test_privacy.cohort):
 
 def test_each_number_by_itself():
   draw = tf.function(lambda seed: chosen.each_by_itself(0.03, 500, tf.stack([seed, 1])))
-  drawn = [draw(tf.constant(seed)).numpy() for seed in range(2000)]
+  drawn = [draw(tf.constant(seed)).numpy() for seed in range(1000)]
   assert all((np.diff(d) > 0).all() for d in drawn)
   counts = np.bincount(np.concatenate(drawn), minlength=500)
   assert len(counts) == 500
-  expected = 2000 * 0.03
+  expected = 1000 * 0.03
   spread = np.square(counts - expected).sum() / (expected * 0.97)
   assert 1e-3 < stats.chi2.cdf(spread, 500) < 1 - 1e-3
   sizes = np.array([len(d) for d in drawn])
@@ -192,7 +192,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
   initial = process.initialize()
   start = rows(process.get_model_weights(initial))
   moved, encoders = [], []
-  for seed in range(100):
+  for seed in range(60):
     state = initial._replace(seed=np.array([seed, 1], np.int32))
     output = process.next(state, [])
     weights = process.get_model_weights(output.state)
@@ -288,7 +288,7 @@ def test_noise_of_changes_is_not_that_of_counts():
     return merged.tables['class'].ids, merged.tables['class'].rows
 
   products = []
-  for seed in range(200):
+  for seed in range(100):
     ids, noise = (t.numpy() for t in drawn(tf.constant(seed)))
     first = noise.ravel()[:N]
     signs = np.where(np.isin(np.arange(N), ids), 1.0, -1.0)[: len(first)]

@@ -71,12 +71,12 @@ def test_a_sum_over_full_stacks_is_the_sum(runtime, request, monkeypatch):
 
 
 def test_an_accumulator_holds_few_more_rows_than_there_are_ids(monkeypatch):
-  """The bound does not depend on the number of clients. Here, 200 clients send 800 rows."""
+  """The bound does not depend on the number of clients. Here, 100 clients send 400 rows."""
   bounds = (8, 16, 32)
   monkeypatch.setattr(folding, '_STACK_ROWS', bounds)
   empty = folding.RowSums(tf.zeros([0], tf.int32), tf.zeros([0, 3]), tf.zeros([0]))
   stacks, held = [empty] * 4, []
-  for update in _updates(200, 40):
+  for update in _updates(100, 40):
     new = folding.RowSums(update.ids, update.rows, tf.fill([len(update.ids)], update.weight))
     stacks = folding.pushed(stacks, new, folding.grown, bounds)
     held.append([int(tf.size(stack.ids)) for stack in stacks])

@@ -21,11 +21,11 @@ NOISE = tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(0.1, 100, 1.
 EMPTY = tiny.cohort([[], []])[1]
 
 
-def build(method='fedss', **changes):
+def build(method='posonly', **changes):
   if method == 'fullsoftmax' and not changes:
     return tiny.shared_process()
   own = {
-    'fedss': {'negatives': 3, 'max_positives': 4},
+    'posonly': {'max_positives': 6},  # As in `test_dispatch`.
     'fedmlh': {'hash_tables': 2, 'hash_buckets': 5},
   }
   return tiny.process(method, **own.get(method, {}), **changes)
@@ -35,8 +35,8 @@ def broken(client):
   return client._replace(x=np.full_like(client.x, np.nan))
 
 
-FIVE = {'x': np.zeros([5, 5], np.float32)}
-FIVE |= dict.fromkeys(('labels', 'all_labels'), np.arange(5, dtype=np.int32))
+SEVEN = {'x': np.zeros([7, 5], np.float32)}
+SEVEN |= dict.fromkeys(('labels', 'all_labels'), np.arange(7, dtype=np.int32))
 
 
 def labelled(client, labels):
@@ -47,7 +47,7 @@ def labelled(client, labels):
 @pytest.mark.parametrize(
   'method',
   [
-    'fedss',
+    'posonly',
     pytest.param('fullsoftmax', marks=pytest.mark.slow),
     pytest.param('fedmlh', marks=pytest.mark.slow),
   ],
@@ -64,8 +64,8 @@ def test_a_label_outside_the_classes_fails_and_names_the_client(method, label):
   [
     ('fullsoftmax', {'x': SOUND.x[:3]}, '4 label'),
     # A class of the examples is missing in `all_labels`.
-    ('fedss', {'all_labels': SOUND.labels[:3]}, r'class \[5\]'),
-    ('fedss', FIVE, r'client 0: .* 5 .*most 4'),
+    ('posonly', {'all_labels': SOUND.labels[:3]}, r'class \[5\]'),
+    ('posonly', SEVEN, r'client 0: .* 7 .*most 6'),
   ],
 )
 def test_a_client_that_does_not_fit_fails_by_name(name, changes, message):
@@ -94,7 +94,7 @@ def test_own_classes_of_examples_not_drawn_are_no_negatives():
   assert sorted(ids[mask]) == [*range(6)]
 
 
-@pytest.mark.parametrize('method', ['fedss', 'fullsoftmax'])
+@pytest.mark.parametrize('method', ['posonly', 'fullsoftmax'])
 def test_clients_without_examples_request_and_count_nothing(method):
   process = build(method)
   a, with_empty = tiny.run(process, 1, lambda _: [SOUND, EMPTY])

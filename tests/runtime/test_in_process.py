@@ -140,7 +140,8 @@ def test_an_interrupt_stops_clients_that_compute(number):
     return tf.while_loop(lambda v: v < 1e9, step, [x])[0]
 
   run = computations.total_of(endless)
-  timer = threading.Timer(2.0, os.kill, [os.getpid(), signal.SIGINT])
+  assert run([2e9] * number) == 2e9 * number  # From now on, the computation is compiled.
+  timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
   timer.start()
   with pytest.raises(KeyboardInterrupt):
     run([1.0] * number)

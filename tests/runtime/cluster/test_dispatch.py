@@ -134,18 +134,19 @@ def test_a_lost_workers_clients_are_done_by_others(method, clients, expected, on
   assert 'a worker on here was lost (it was killed)' in capsys.readouterr().err
 
 
-def test_a_worker_that_joins_takes_part(expected, on_workers):
+def test_a_worker_that_joins_takes_part(crew, runtime):
   joined = []
 
   def faults(worker, called, block):
     if not joined:
       joined.append(True)
-      made.join()
+      crew.join()
     time.sleep(0.05)
 
-  made, runtime = on_workers(1, faults)
-  _assert_same(_after(runtime, _MANY), expected(_MANY))
-  assert {worker for worker, *_ in made.calls} == {0, 1}
+  crew.reset(1, faults)
+  given = [float(i) for i in range(_MANY)]
+  assert _total(runtime, given) == sum(given)
+  assert {worker for worker, *_ in crew.calls} == {0, 1}
 
 
 def test_without_workers_it_waits_and_then_says_so(on_workers, monkeypatch):
@@ -378,7 +379,7 @@ def test_a_client_with_which_three_workers_are_lost_is_named(crew, runtime):
 
 @tff.tensorflow.computation(np.float32)
 def _slowly(x):
-  end = tf.timestamp() + 0.4
+  end = tf.timestamp() + 0.25
   wait = tf.while_loop(lambda i: tf.timestamp() < end, lambda i: i + 1, [0])
   with tf.control_dependencies(wait):
     return x + 0.0
@@ -392,7 +393,7 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(trains_slowly, crew, runtime,
     computation = computations.total_of(_slowly)
 
   def value(place):
-    time.sleep(0.0 if trains_slowly else 0.4)
+    time.sleep(0.0 if trains_slowly else 0.25)
     return 1.0
 
   crew.reset(1)
@@ -403,7 +404,7 @@ def test_a_slow_worker_whose_clients_go_on_is_kept(trains_slowly, crew, runtime,
   # After the worker is lost, the round ends soon.
   monkeypatch.setattr(dispatch, '_START_SECONDS', 1.0)
   monkeypatch.setattr(dispatch.phases_lib, 'block_size', lambda clients: 5)
-  runtime._roster.timeout = 1.0
+  runtime._roster.timeout = 0.75
   given = messages.Referenced([2.0] * 6, 0)
   assert computations.invoke(runtime, computation, given) == 6.0
   assert not crew.dismissed
