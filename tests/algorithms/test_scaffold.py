@@ -98,6 +98,7 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   assert max(np.abs(c).max() for c in mean) > 0.01
 
 
+@pytest.mark.slow
 def test_without_variates_it_is_fedavg_whose_clients_count_alike():
   _, state, _ = run(COHORTS[:1])
   given = {k: v for k, v in SETTINGS.items() if k != 'num_clients'}

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests import registered, tiny
+from tests.round import test_robust
 from tff_xc import errors, heads
 from tff_xc.algorithms import fedvc
 from tff_xc.options import importance
@@ -66,10 +67,12 @@ def test_examples_of_classes_without_probability_do_not_count():
   # Batches have two examples. All weights of one batch are zero.
   both, only = tiny.cohort([[3, 0, 0, 0], [3]])
   only = only._replace(x=both.x[:1])
-  after_both, loss = after(made, [both], 1)
-  after_only, _ = after(made, [only], 1)
-  assert np.isfinite(loss)
-  tiny.assert_same_weights(after_both, after_only, 1e-6)
+  state, sent = test_robust.first_state(made), test_robust.Sent(made)
+  update, _ = sent.of(state, both)
+  assert np.isfinite(update.measured['loss'])
+  (of_both, _), (of_only, _) = (sent.changes(state, client) for client in (both, only))
+  assert of_both['class'].any()
+  tiny.assert_same_weights(of_both, of_only, 1e-6)
 
 
 def test_what_has_no_weights_is_refused():

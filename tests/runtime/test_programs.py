@@ -19,7 +19,7 @@ K, SEED = 2, 3
 
 @pytest.fixture(scope='module')
 def learning():
-  return tiny.process('fedss', negatives=3, max_positives=4)
+  return tiny.shared_process()
 
 
 @pytest.fixture(scope='module')
