@@ -62,17 +62,8 @@ def hidden(noise=0.0, clip=PLAIN, threshold=0.0, counts=1.0, ratio=2.0):
   )
 
 
-def flat(weights):
-  return np.concatenate([np.ravel(t) for t in tf.nest.flatten(weights)])
-
-
 def rows(weights):
   return np.array(weights.tables['class'])
-
-
-def of_rounds(process, rounds=3, cohort_of=test_privacy.cohort):
-  state, metrics = tiny.run(process, rounds, cohort_of)
-  return process.get_model_weights(state), metrics
 
 
 def test_each_number_by_itself():
@@ -132,7 +123,7 @@ def test_a_round_is_that_of_numpy():
   encoders, tables = [], []
   for client in clients:
     after = alone.get_model_weights(alone.next(start, [client]).state)
-    encoders.append(flat(after.encoder) - flat(before.encoder))
+    encoders.append(test_privacy.flat(after.encoder) - test_privacy.flat(before.encoder))
     tables.append(rows(after) - rows(before))
   norms = [
     np.sqrt(np.square(e).sum() + np.square(t).sum()) for e, t in zip(encoders, tables, strict=True)
@@ -156,7 +147,9 @@ def test_a_round_is_that_of_numpy():
     rows(after) - rows(before), above[:, None] * total / CLIENTS, atol=1e-6
   )
   np.testing.assert_allclose(
-    flat(after.encoder) - flat(before.encoder), encoder / CLIENTS, atol=1e-6
+    test_privacy.flat(after.encoder) - test_privacy.flat(before.encoder),
+    encoder / CLIENTS,
+    atol=1e-6,
   )
   assert output.metrics['rows_chosen'] == above.sum()
 
@@ -176,11 +169,11 @@ def test_without_noise_and_threshold_it_is_the_plain_run(name, features):
   def build(h):
     return process_lib.build_process(made(name, h, model, features, 0.9), 7)
 
-  expected, _ = of_rounds(build(None), cohort_of=of)
-  found, _ = of_rounds(build(hidden()), cohort_of=of)
-  np.testing.assert_array_equal(flat(found), flat(expected))
-  everything, metrics = of_rounds(build(hidden(threshold=-1e9)), cohort_of=of)
-  np.testing.assert_allclose(flat(everything), flat(expected), atol=1e-6)
+  expected, _ = test_privacy.after(build(None), cohort_of=of)
+  found, _ = test_privacy.after(build(hidden()), cohort_of=of)
+  np.testing.assert_array_equal(test_privacy.flat(found), test_privacy.flat(expected))
+  everything, metrics = test_privacy.after(build(hidden(threshold=-1e9)), cohort_of=of)
+  np.testing.assert_allclose(test_privacy.flat(everything), test_privacy.flat(expected), atol=1e-6)
   assert metrics['rows_chosen'] == sum(map(len, expected.tables.values()))
 
 
@@ -199,7 +192,7 @@ def test_noise_is_on_chosen_rows_alone(momentum):
     change = rows(weights) - start
     assert output.metrics['rows_chosen'] == change.any(axis=1).sum()
     moved.append(change)
-    encoders.append(flat(weights.encoder))
+    encoders.append(test_privacy.flat(weights.encoder))
     # A row that moved continues with its velocity, and gets no more noise.
     again = process.next(output.state, [])
     further = rows(process.get_model_weights(again.state)) - rows(weights)

@@ -12,7 +12,7 @@ from scipy import stats
 from tasks import configuration, experiment
 from tests import small_data, tiny
 from tests.measure import test_privacy_loss
-from tests.round import test_secure
+from tests.round import test_privacy, test_secure
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.experiment import epsilon
@@ -30,15 +30,6 @@ def made(name='fullsoftmax', model=None, **given):
   return registry.get(name).made(
     **{**found, 'dp': 'distributed', 'clients_per_round': CLIENTS, **given}
   )
-
-
-def cohort(number=CLIENTS):
-  random = np.random.default_rng(3)
-  return tiny.cohort([random.integers(0, N, 3) for _ in range(number)], 3)
-
-
-def flat(weights):
-  return np.concatenate([np.ravel(t) for t in tf.nest.flatten(weights)])
 
 
 def test_a_sum_that_nearly_wraps_is_revealed():
@@ -98,13 +89,13 @@ def test_a_clients_noise_is_skellams():
 @pytest.mark.slow
 def test_without_noise_it_is_the_plain_sum_and_nothing_else_is_seen():
   plain = process_lib.build_process(dataclasses.replace(made(dp='none'), weighting='uniform'), 7)
-  start = flat(plain.get_model_weights(plain.initialize()))
-  expected = plain.next(plain.initialize(), cohort()).state
-  expected = flat(plain.get_model_weights(expected)) - start
+  start = test_privacy.flat(plain.get_model_weights(plain.initialize()))
+  expected = plain.next(plain.initialize(), test_privacy.cohort(3)).state
+  expected = test_privacy.flat(plain.get_model_weights(expected)) - start
   algorithm = made(dp_noise_multiplier=0.0, dp_clip=50.0)
   process = process_lib.build_process(algorithm, 7)
-  output = process.next(process.initialize(), cohort())
-  found = flat(process.get_model_weights(output.state)) - start
+  output = process.next(process.initialize(), test_privacy.cohort(3))
+  found = test_privacy.flat(process.get_model_weights(output.state)) - start
   scale = algorithm.part('dp').integers.scale
   assert np.abs(found - expected).max() < 1.01 / scale < 1e-4
   assert np.abs(expected).max() > 0.01
@@ -125,12 +116,12 @@ def test_clients_share_the_noise_of_the_sum():
   silent = process_lib.build_process(made(dp_noise_multiplier=0.0, dp_clip=0.5), 7)
   initial = process.initialize()
   for number in (4, 2):
-    clients = cohort(number)
+    clients = test_privacy.cohort(3, number)
     clients[1].x[:] = 3e38
     expected = silent.next(silent.initialize(), clients).state
-    expected = flat(silent.get_model_weights(expected))
+    expected = test_privacy.flat(silent.get_model_weights(expected))
     if number == 2:  # Only one client is left, whose change is larger.
-      start = flat(silent.get_model_weights(silent.initialize()))
+      start = test_privacy.flat(silent.get_model_weights(silent.initialize()))
       norm = np.linalg.norm(expected - start)
       assert norm == pytest.approx(0.5 / CLIENTS, rel=1e-3)
     drawn = []
@@ -139,7 +130,7 @@ def test_clients_share_the_noise_of_the_sum():
       output = process.next(state, clients)
       assert output.metrics['clients_dropped'] == 1
       weights = process.get_model_weights(output.state)
-      drawn.append(flat(weights) - expected)
+      drawn.append(test_privacy.flat(weights) - expected)
     drawn = np.stack(drawn)
     stddev = 2.0 * 0.5 / CLIENTS * math.sqrt(number / CLIENTS)
     assert drawn.std() == pytest.approx(stddev, rel=0.06)
@@ -151,7 +142,9 @@ def test_clients_share_the_noise_of_the_sum():
     alike = np.corrcoef(kernel.ravel(), rows.ravel())[0, 1]
     assert abs(alike) < 5 / math.sqrt(kernel.size)
     again = process.next(state, clients).state
-    np.testing.assert_array_equal(flat(process.get_model_weights(again)), flat(weights))
+    np.testing.assert_array_equal(
+      test_privacy.flat(process.get_model_weights(again)), test_privacy.flat(weights)
+    )
 
 
 @pytest.mark.parametrize(('change', 'variance'), [(0.7, 4.0), (2.3, 30.0)])
