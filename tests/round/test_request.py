@@ -132,11 +132,6 @@ def test_order_does_not_tell_own_classes_from_negatives():
   assert abs(first_is_own - 0.25) < 0.04
 
 
-def test_a_client_without_examples_holds_nothing_of_its_own():
-  held = request.OwnAndSampled(50, max_positives=3).held_rows(tf.zeros([0], tf.int32), SEED)
-  assert not held.mask.numpy().any()
-
-
 def test_all_classes_counts_every_class():
   held = request.AllRows(4).held_rows(tf.constant([2, 2, 0]), SEED)
   np.testing.assert_array_equal(held.counts, [1, 0, 2, 0])
