@@ -38,12 +38,29 @@ def moved_by(name, rate=0.1, decay=0.0, momentum=0.0, epsilon=1e-8):
   return w
 
 
-@pytest.mark.parametrize('amsgrad', [False, True])
-def test_adam_is_pytorchs(amsgrad):
-  adam = optimizers.TorchAdam(0.01, epsilon=1e-5, amsgrad=amsgrad)
-  name = 'amsgrad' if amsgrad else 'adam'
-  expected = moved_by(name, 0.01, epsilon=1e-5)
-  np.testing.assert_allclose(trajectory(adam), expected, rtol=1e-5)
+@pytest.mark.parametrize(
+  ('optimizer', 'expected', 'tolerances'),
+  [
+    *(
+      (
+        optimizers.build_sgd(0.5, momentum),
+        moved_by('sgd', 0.5, momentum=momentum),
+        {'rtol': 1e-6, 'atol': 1e-7},
+      )
+      for momentum in (0.0, 0.9)
+    ),
+    *(
+      (
+        optimizers.TorchAdam(0.01, epsilon=1e-5, amsgrad=name == 'amsgrad'),
+        moved_by(name, 0.01, epsilon=1e-5),
+        {'rtol': 1e-5},
+      )
+      for name in ('adam', 'amsgrad')
+    ),
+  ],
+)
+def test_optimizers_are_pytorchs(optimizer, expected, tolerances):
+  np.testing.assert_allclose(trajectory(optimizer), expected, **tolerances)
 
 
 @pytest.mark.parametrize('name', ['sgd', 'adam'])
@@ -54,13 +71,6 @@ def test_weight_decay_is_pytorchs(name, decay):
   scaled = trajectory(training.optimizer(rate), training.loss_scale(rate))
   expected = moved_by(name, decay=decay)
   np.testing.assert_allclose(scaled, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize('momentum', [0.0, 0.9])
-def test_sgd_with_momentum(momentum):
-  found = trajectory(optimizers.build_sgd(0.5, momentum))
-  expected = moved_by('sgd', 0.5, momentum=momentum)
-  np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
 
 
 N, DIM, STEPS = 9, 2, 14

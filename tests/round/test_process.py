@@ -16,32 +16,21 @@ COHORTS = (
 )
 
 
-def cohort_of(round_number):
-  return COHORTS[round_number]
-
-
-DENSE_MOMENTUM = optimizers.build_sgd(1.0, 0.9)
-
-
-def build(table_optimizer, full=False):
-  if full:
-    return tiny.process('fullsoftmax', table_optimizer=table_optimizer)
-  own = {'max_positives': 4, 'negatives': 2}
-  return tiny.process('fedss', table_optimizer=table_optimizer, **own)
+MOMENTUM = optimizers.build_sgd(1.0, 0.9), optimizers.RowMomentum(1.0, 0.9)
 
 
 def momentum(full=False):
   """Returns two processes with equal results: one updates all rows, one only requested rows."""
-  optimizer = optimizers.RowMomentum(1.0, 0.9)
-  return build(DENSE_MOMENTUM, full), build(optimizer, full)
+  name, own = ('fullsoftmax', {}) if full else ('fedss', {'max_positives': 4, 'negatives': 2})
+  return [tiny.process(name, table_optimizer=optimizer, **own) for optimizer in MOMENTUM]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('full', [False, True])
 def test_momentum_on_requested_rows_is_momentum_on_all(full):
   dense, of_rows = momentum(full)
-  expected = tiny.weights_after(dense, 4, cohort_of)
-  state, _ = tiny.run(of_rows, 4, cohort_of)
+  expected = tiny.weights_after(dense, 4, COHORTS.__getitem__)
+  state, _ = tiny.run(of_rows, 4, COHORTS.__getitem__)
   weights = of_rows.get_model_weights(state)
   tiny.assert_same_weights(weights, expected, 1e-5)
   behind = np.any(state.weights.class_table != weights.class_table, axis=1)
@@ -51,22 +40,17 @@ def test_momentum_on_requested_rows_is_momentum_on_all(full):
 
 
 @pytest.mark.slow
-def test_weights_that_are_got_and_set_again_change_nothing():
-  _, process = momentum()
-  state, _ = tiny.run(process, 2, cohort_of)
-  weights = process.get_model_weights(state)
-  again = process.set_model_weights(state, weights)
-  tiny.assert_same_weights(process.get_model_weights(again), weights, 0)
-  tiny.assert_same_weights(again.weights, weights, 0)
-  a, b = (process.next(s, COHORTS[3]).state for s in (state, again))
-  tiny.assert_same_weights(process.get_model_weights(a), process.get_model_weights(b), 1e-6)
-
-
-@pytest.mark.slow
 def test_weights_that_are_set_keep_the_velocity_and_nothing_else():
   after = []
   for process in momentum():
-    state, _ = tiny.run(process, 2, cohort_of)
+    state, _ = tiny.run(process, 2, COHORTS.__getitem__)
+    # Weights that are got and set again change nothing.
+    weights = process.get_model_weights(state)
+    again = process.set_model_weights(state, weights)
+    tiny.assert_same_weights(process.get_model_weights(again), weights, 0)
+    tiny.assert_same_weights(again.weights, weights, 0)
+    a, b = (process.next(s, COHORTS[3]).state for s in (state, again))
+    tiny.assert_same_weights(process.get_model_weights(a), process.get_model_weights(b), 1e-6)
     fresh = process.initialize().weights
     state = process.set_model_weights(state, fresh)
     tiny.assert_same_weights(process.get_model_weights(state), fresh, 0)

@@ -6,6 +6,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from tests import tiny_sparse
+from tests.algorithms import numpy_fedaws
 from tff_xc import classifier, heads
 from tff_xc.data import client_data, partition, pool, sparse
 from tff_xc.encoders import bag, encoder as encoder_lib, sequence
@@ -52,17 +53,12 @@ def loss_of(weights, examples):
 def gradient(weights, examples):
   """Returns the gradient by central differences."""
   found = []
-  for part in weights:
-    of_part = np.zeros_like(part)
-    for place in np.ndindex(part.shape):
-      kept = part[place]
-      sides = []
-      for step in (1e-5, -1e-5):
-        part[place] = kept + step
-        sides.append(loss_of(weights, examples))
-      part[place] = kept
-      of_part[place] = (sides[0] - sides[1]) / 2e-5
-    found.append(of_part)
+  for i, part in enumerate(weights):
+
+    def of(moved, i=i):
+      return loss_of([*weights[:i], moved, *weights[i + 1 :]], examples)
+
+    found.append(numpy_fedaws.numeric_gradient(of, part, 1e-5))
   return found
 
 
