@@ -66,12 +66,11 @@ def neighbours(rows, k):
 
 def regulariser(rows, pairs, distance, margin=0.0):
   """Returns eq. (8) on the given pairs (c, y), or eq. (7) if margin > 0."""
-  total = 0.0
-  for c, y in pairs:
-    s = rows[c] @ rows[y]
-    squared = 2 - 2 * s if distance == 'sq_euclidean' else (1 - s) ** 2
-    total += max(0.0, margin - squared**0.5) ** 2 if margin else -squared
-  return total
+  c, y = np.transpose(pairs)
+  s = (rows[c] * rows[y]).sum(1)
+  squared = 2 - 2 * s if distance == 'sq_euclidean' else (1 - s) ** 2
+  each = np.maximum(0.0, margin - squared**0.5) ** 2 if margin else -squared
+  return each.sum()
 
 
 def numeric_gradient(function, rows, step=1e-6):
@@ -90,7 +89,7 @@ def spread_gradient(rows, k, distance, margin=0.0):
   count = len(rows)
   k = count - 1 if margin or not k else min(k, count - 1)
   near = neighbours(normalised(rows), k)
-  pairs = [(c, y) for c in range(count) for y in near[c]]
+  pairs = np.array([(c, y) for c in range(count) for y in near[c]])
   return numeric_gradient(lambda r: regulariser(r, pairs, distance, margin), rows)
 
 

@@ -6,6 +6,8 @@ import warnings
 import numpy as np
 from sklearn import svm
 
+from tests.algorithms import numpy_fedaws
+
 KERNELS = {
   'linear': lambda x, z: x @ z.T,
   'polynomial': lambda x, z: (x @ z.T + 1) ** 3,
@@ -57,16 +59,11 @@ def similarity(points, coefficients, kernel, rows):
 
 def similarity_gradient(points, coefficients, kernel, rows):
   """Returns the gradient of `similarity` with respect to the rows, by central differences."""
-  gradient = np.zeros_like(rows)
 
-  def of(rows):
-    return similarity(points, coefficients, kernel, rows)
+  def of(moved):
+    return similarity(points, coefficients, kernel, moved)
 
-  for place in np.ndindex(*rows.shape):
-    step = np.zeros_like(rows)
-    step[place] = 1e-5
-    gradient[place] = (of(rows + step) - of(rows - step)) / 2e-5
-  return gradient
+  return numpy_fedaws.numeric_gradient(of, rows, 1e-5)
 
 
 def selected(stacked, weights, supports):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests import tiny
+from tests.algorithms import numpy_fedavg
 from tff_xc import classifier, heads
 from tff_xc.algorithms import fedavg, fedmlh
 from tff_xc.data import hashing, sparse
@@ -61,17 +62,10 @@ def gradients(weights, x, hits):
   return [x.T @ by_h0, by_h0.sum(0), h0.T @ by_h1, by_h1.sum(0), by_table]
 
 
-def train(weights, x, hits, steps=2, rate=0.05):
-  first = [np.zeros_like(w) for w in weights]
-  second = [np.zeros_like(w) for w in weights]
-  for t in range(1, steps + 1):
-    moved = []
-    for i, g in enumerate(gradients(weights, x, hits)):
-      first[i] = 0.9 * first[i] + 0.1 * g
-      second[i] = 0.999 * second[i] + 0.001 * g**2
-      root = np.sqrt(second[i] / (1 - 0.999**t)) + 1e-8
-      moved.append(weights[i] - rate * first[i] / (1 - 0.9**t) / root)
-    weights = moved
+def train(weights, x, hits):
+  adam = numpy_fedavg.Server('adam', 0.05)
+  for _ in range(2):
+    weights = adam(weights, gradients(weights, x, hits))
   return weights
 
 

@@ -284,11 +284,8 @@ def run(train: str, rounds: int = 2):
     model=model, local_training=local_training.LocalTraining(0.1, 2, 2)
   )
   process = process_lib.build_process(frozen.train_only(algorithm, train))
-  state = process.initialize()
-  before = process.get_model_weights(state)
-  for _ in range(rounds):
-    state = process.next(state, cohort()).state
-  return before, process.get_model_weights(state)
+  before = process.get_model_weights(process.initialize())
+  return before, tiny.weights_after(process, rounds, lambda _: cohort())
 
 
 def network_of_runs():

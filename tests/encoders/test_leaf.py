@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.algorithms import numpy_fedaws
 from tff_xc import classifier, errors, heads
 from tff_xc.algorithms import fedavg
 from tff_xc.encoders import conv, leaf, plain_cnn, resnet
@@ -221,20 +222,6 @@ def hidden_states(inputs, recurrent) -> np.ndarray:
   return np.stack(states)
 
 
-def differences(function, x: np.ndarray, step: float = 1e-5) -> np.ndarray:
-  """Returns the gradient of a scalar function by central differences."""
-  x = np.array(x, np.float64)
-  gradient = np.empty_like(x)
-  for place in np.ndindex(x.shape):
-    value = x[place]
-    x[place] = value + step
-    above = function(x)
-    x[place] = value - step
-    gradient[place] = (above - function(x)) / (2 * step)
-    x[place] = value
-  return gradient
-
-
 @pytest.mark.parametrize('steps', [1, 2, 6])
 def test_states_and_gradients_equal_numpys(steps):
   inputs, recurrent = draw(steps, 2, 12), draw(12, 3)
@@ -248,11 +235,15 @@ def test_states_and_gradients_equal_numpys(steps):
   of_inputs, of_recurrent = tape.gradient(loss, given)
   np.testing.assert_allclose(
     of_inputs,
-    differences(lambda x: np.sum(hidden_states(x, recurrent) * upstream), inputs),
+    numpy_fedaws.numeric_gradient(
+      lambda x: np.sum(hidden_states(x, recurrent) * upstream), np.float64(inputs), 1e-5
+    ),
     atol=1e-5,
   )
   np.testing.assert_allclose(
     of_recurrent,
-    differences(lambda r: np.sum(hidden_states(inputs, r) * upstream), recurrent),
+    numpy_fedaws.numeric_gradient(
+      lambda r: np.sum(hidden_states(inputs, r) * upstream), np.float64(recurrent), 1e-5
+    ),
     atol=1e-5,
   )
