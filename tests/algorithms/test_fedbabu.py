@@ -28,18 +28,6 @@ def test_three_rounds_equal_the_numpy_reference():
   )
 
 
-def test_other_class_rows_cannot_be_set():
-  learning = _process()
-  state = learning.initialize()
-  weights = learning.get_model_weights(state)
-  tiny.assert_same_weights(learning.set_model_weights(state, weights).weights, weights, 0.0)
-  other = weights._replace(
-    tables=tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights.tables)
-  )
-  with pytest.raises(Exception, match=r'class.* differs'):
-    learning.set_model_weights(state, other)
-
-
 @pytest.mark.parametrize('part', ['all', 'head'])
 def test_a_client_fine_tunes_its_class_rows(part):
   given = {'model': tiny.model(), 'local_training': test_fedavg.FULL_BATCH}

@@ -14,7 +14,6 @@ from tests.algorithms import numpy_fedavg, test_fedavg
 from tests.launch import test_evaluate
 from tff_xc import errors
 from tff_xc.algorithms import fedrep
-from tff_xc.measure import communication
 from tff_xc.round import local_training, personal, randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
@@ -115,13 +114,6 @@ def test_a_dropped_client_keeps_its_head():
   assert metrics['clients_dropped'] == 1
   np.testing.assert_array_equal(kept[0]['head'], before[0]['head'])
   assert np.isfinite(state.weights.encoder['kernel']).all()
-
-
-def test_a_round_has_the_bytes_of_fedbabu():
-  def of(name):
-    return communication.messages(registered.algorithm(name))
-
-  assert of('fedrep') == of('fedbabu')
 
 
 def test_a_client_goes_on_from_its_own_head():

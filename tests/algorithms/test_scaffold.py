@@ -9,7 +9,6 @@ from tests import registered, small_data, tiny
 from tests.algorithms import numpy_fedss, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import scaffold
-from tff_xc.measure import communication
 from tff_xc.options import schedules
 from tff_xc.round import algorithm
 
@@ -98,15 +97,6 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   assert max(np.abs(c).max() for c in mean) > 0.01
 
 
-@pytest.mark.slow
-def test_without_variates_it_is_fedavg_whose_clients_count_alike():
-  _, state, _ = run(COHORTS[:1])
-  given = {k: v for k, v in SETTINGS.items() if k != 'num_clients'}
-  fedavg = tiny.process('fedavg', **given, weighting='uniform')
-  plain, _ = tiny.run(fedavg, 1, COHORTS.__getitem__)
-  tiny.assert_same_weights(state.weights, plain.weights, 1e-6)
-
-
 def test_a_dropped_client_keeps_its_variate_and_sends_none():
   bad = COHORTS[1][2]
   bad = bad._replace(x=np.full_like(bad.x, np.nan))
@@ -161,18 +151,6 @@ def test_the_gradient_is_over_all_batches_and_has_weight_decay():
   each = zip(flat(kept[0]), gradients(weights, client), weights, strict=True)
   for found, g, w in each:
     np.testing.assert_allclose(found, g + 0.5 * w, atol=2e-5)
-
-
-def test_a_round_has_twice_the_bytes():
-  def of(name):
-    return communication.messages(registered.algorithm(name))
-
-  rows = {'class': registered.N}
-  plain, twice = (of(n).of_round(rows, rows) for n in ('fedavg', 'scaffold'))
-  down = 'bytes_down_per_client'
-  assert twice[down] == 2 * plain[down]
-  up = 'bytes_up_per_client'  # The clients also send one float, the weight.
-  assert twice[up] == 2 * plain[up] - 4
 
 
 def test_what_does_not_go_with_it_is_refused():

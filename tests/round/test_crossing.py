@@ -158,7 +158,7 @@ def test_frozen_weights_count_as_parameters_of_the_client():
   assert peaks[0] == peaks[1]
 
 
-def test_the_bytes_of_fedavgs_family_are_those_of_full_softmax():
+def test_algorithms_that_send_the_same_have_the_same_bytes():
   def of(name):
     return communication.messages(registered.algorithm(name))
 
@@ -166,3 +166,9 @@ def test_the_bytes_of_fedavgs_family_are_those_of_full_softmax():
     # FedIR also sends p if it is not uniform. With FedRep, rows stay at clients.
     if name not in ('fedir', 'fedrep'):
       assert of(name) == of('fullsoftmax')
+  assert of('fedrep') == of('fedbabu')
+  # SCAFFOLD sends a control variate too, but the weight, a float, only once.
+  rows = {'class': N}
+  plain, twice = (of(name).of_round(rows, rows) for name in ('fedavg', 'scaffold'))
+  assert twice['bytes_down_per_client'] == 2 * plain['bytes_down_per_client']
+  assert twice['bytes_up_per_client'] == 2 * plain['bytes_up_per_client'] - 4

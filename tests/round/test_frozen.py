@@ -59,15 +59,22 @@ def test_what_is_frozen_is_in_the_weights_and_in_no_optimizers_state(part):
   tiny.assert_same_weights(before, plain, 1e-6)
 
 
-def test_other_values_of_frozen_weights_cannot_be_set():
-  learning = registered.process('fedss', trainable='head', server_optimizer='adam')
+@pytest.mark.parametrize(
+  ('name', 'given', 'trained', 'message'),
+  [
+    ('fedss', {'trainable': 'head', 'server_optimizer': 'adam'}, 'tables', r'kernel.* differs'),
+    ('fedbabu', {}, 'encoder', r'class.* differs'),
+  ],
+)
+def test_other_values_of_frozen_weights_cannot_be_set(name, given, trained, message):
+  learning = registered.process(name, **given)
   state = learning.initialize()
   weights = learning.get_model_weights(state)
-  rows = weights._replace(tables=tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights.tables))
-  found = learning.set_model_weights(state, rows).weights
-  tiny.assert_same_weights(found, rows, 0)
   other = tf.nest.map_structure(lambda t: 2 * np.asarray(t), weights)
-  with pytest.raises(Exception, match=r'kernel.* differs'):
+  moved = weights._replace(**{trained: getattr(other, trained)})
+  found = learning.set_model_weights(state, moved).weights
+  tiny.assert_same_weights(found, moved, 0)
+  with pytest.raises(Exception, match=message):
     learning.set_model_weights(state, other)
 
 
