@@ -122,14 +122,6 @@ def test_clients_of_fedprox_equal_the_numpy_reference():
     check_clients(made)
 
 
-@pytest.mark.slow
-def test_fedprox_equals_the_numpy_reference():
-  process = tiny.process('fedprox', **PROX)
-  server = numpy_fedavg.Server('sgd', 1.0)
-  near, *_ = check_three_rounds(process, server, proximal_weight=0.5)
-  assert not np.allclose(near[0], plain_kernel(), atol=1e-4)
-
-
 @pytest.mark.parametrize(
   'target', [pytest.param(None, marks=pytest.mark.slow), np.arange(1.0, 13.0)]
 )
@@ -186,6 +178,7 @@ def test_the_measured_loss_is_without_penalties():
   [
     # FedAvg keeps its server optimizer if the task has another one, here Adam with rate 0.003.
     ('omniglot', 'fedavg', {}, ('sgd', 1.0, 0.0)),
+    ('omniglot', 'fedprox', {}, ('sgd', 1.0, 0.0)),
     ('omniglot', 'fedavgm', {}, ('sgd', 1.0, 0.9)),
     ('omniglot', 'fedadam', {}, ('adam', 0.003, None)),
     ('omniglot', 'fedams', {}, ('amsgrad', 0.001, None)),

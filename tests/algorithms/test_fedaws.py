@@ -26,10 +26,6 @@ NEAR = {'spreadout_weight': 0.5, 'spreadout_learning_rate': 0.04}
 TWO_NEIGHBOURS = {**NEAR, 'spreadout_neighbors': 2}
 
 
-def cohort_of(round_number):
-  return COHORTS[round_number]
-
-
 def build(name='fedaws', **changes):
   name = name.replace('baseline', 'fedaws_baseline')
   shared = {'max_positives': 3, 'local_training': FULL_BATCH}
@@ -60,7 +56,9 @@ def check_three_rounds(process, rate=0.2, fixed_rows=False, **server):
       )
       clients.append((held, deltas, len(client.labels)))
     weights = numpy_fedaws.server_round(weights, clients, **server)
-  tiny.assert_near(tiny.as_numpy(tiny.weights_after(process, 3, cohort_of)), weights, 3e-5)
+  tiny.assert_near(
+    tiny.as_numpy(tiny.weights_after(process, 3, COHORTS.__getitem__)), weights, 3e-5
+  )
 
 
 # -- Complete rounds. --
@@ -130,15 +128,15 @@ def test_baseline_2_equals_the_numpy_reference():
   process = build('baseline2')
   check_three_rounds(process, fixed_rows=True, normalise=False)
   before = process.get_model_weights(process.initialize()).class_table
-  after = tiny.weights_after(process, 3, cohort_of).class_table
+  after = tiny.weights_after(process, 3, COHORTS.__getitem__).class_table
   np.testing.assert_array_equal(before, after)  # The algorithm never moves a row.
 
 
 @pytest.mark.slow
 def test_without_weight_fedaws_is_baseline_1():
   tiny.assert_same_weights(
-    tiny.weights_after(build(spreadout_weight=0.0), 3, cohort_of),
-    tiny.weights_after(build('baseline1'), 3, cohort_of),
+    tiny.weights_after(build(spreadout_weight=0.0), 3, COHORTS.__getitem__),
+    tiny.weights_after(build('baseline1'), 3, COHORTS.__getitem__),
     1e-6,
   )
 
@@ -162,26 +160,10 @@ def test_absent_classes_move_only_where_all_are_spread():
   ):
     process = build(**changes)
     before = process.get_model_weights(process.initialize()).class_table
-    after = tiny.weights_after(process, 3, cohort_of).class_table
+    after = tiny.weights_after(process, 3, COHORTS.__getitem__).class_table
     moved = np.abs(tf.gather(after, absent) - tf.gather(before, absent)).max()
     assert (moved > 1e-3) == moves
     np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_clients_count_alike_or_by_their_examples():
-  cohort = tiny.cohort([[0] * 9, [1]], seed=5)
-
-  def kernel(clients, **given):
-    return tiny.weights_after(build('baseline2', **given), 1, lambda _: clients).encoder['kernel']
-
-  alone = [kernel([client]) for client in cohort]
-  for given, shares in (
-    ({}, (0.5, 0.5)),  # Uniform weights.
-    ({'client_weighting': 'examples'}, (0.9, 0.1)),
-  ):
-    expected = sum(s * k for s, k in zip(shares, alone, strict=True))
-    np.testing.assert_allclose(kernel(cohort, **given), expected, atol=1e-6)
 
 
 # -- FedAwS as FedSS compares with it. --
@@ -190,7 +172,9 @@ def test_clients_count_alike_or_by_their_examples():
 @pytest.mark.slow
 def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
   def weights_of(name, rounds, **given):
-    return tiny.weights_after(tiny.process(name, max_positives=3, **given), rounds, cohort_of)
+    return tiny.weights_after(
+      tiny.process(name, max_positives=3, **given), rounds, COHORTS.__getitem__
+    )
 
   without = weights_of('fedaws_posonly', 3, spreadout_weight=0.0)
   tiny.assert_same_weights(weights_of('posonly', 3), without, 1e-6)
@@ -270,25 +254,3 @@ def test_centralized_training_takes_the_contrastive_loss():
     made(loss_margin=1.2)
   with pytest.raises(errors.InputError, match='needs cosine logits'):
     made(heads.LinearHead(), **given)
-
-
-@pytest.mark.slow
-def test_a_round_of_the_contrastive_loss_is_one_step_on_it():
-  given = {'push_weight': 0.5, 'loss_margin': 1.2, 'loss_distance': 'euclidean'}
-  process = tiny.process(
-    'centralized',
-    local_training=local_training.LocalTraining(0.2, 64, 1),
-    loss='contrastive',
-    **given,
-  )
-  client = tiny.cohort([[0, 4, 4, 7, 9]])[0]
-  kernel, bias, table = tiny.as_numpy(process.initialize().weights)
-
-  def of(rows):
-    return numpy_fedaws.contrastive(
-      client.x @ kernel + bias, rows, client.labels, 1.0, *given.values()
-    ).mean()
-
-  after = tiny.weights_after(process, 1, lambda _: [client]).class_table
-  expected = table - 0.2 * numpy_fedaws.numeric_gradient(of, table)
-  np.testing.assert_allclose(after, expected, atol=1e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import sameness, tiny
+from tests import sameness, tiny, tiny_sparse
 from tests.algorithms import numpy_fedavg, test_fedavg
 from tff_xc import errors
 from tff_xc.algorithms import base, fedavg
@@ -44,7 +44,7 @@ PUBLISHED = {'moon_published': True, 'client_learning_rate': 0.1, 'batch_size': 
 STORED = local_training.LocalTraining(0.1, 2, shuffle=False)
 
 
-def test_the_published_form_is_fedavg_without_shuffling():
+def test_the_published_form_and_no_weight_are_fedavg():
   published = fedavg.MOON.made(model=tiny.model(), **PUBLISHED)
   assert published.local_training == STORED
 
@@ -54,11 +54,8 @@ def test_the_published_form_is_fedavg_without_shuffling():
   assert sameness.same(published, plain(STORED))
   shuffled = dataclasses.replace(STORED, shuffle=True)
   assert not sameness.same(published, plain(shuffled))
-
-
-def test_without_weight_it_is_fedavg():
-  made = fedavg.MOON.made(model=tiny.model(), contrastive_weight=0.0)
-  assert sameness.same(made, fedavg.FedAvg.made(model=tiny.model()))
+  without = fedavg.MOON.made(model=tiny.model(), contrastive_weight=0.0)
+  assert sameness.same(without, fedavg.FedAvg.made(model=tiny.model()))
 
 
 @pytest.mark.parametrize('given', [{'local_epochs': 2}, {'local_steps': 3}])
@@ -158,8 +155,6 @@ def test_a_client_keeps_only_what_it_trains():
 
 
 def test_rows_of_an_encoder_that_are_selected_are_refused():
-  from tests import tiny_sparse
-
   made = fedavg.FedAvg.made(model=tiny_sparse.model(12))
   [_, table] = made.tables
   assert TERM.added(made, base.Facts()).client_state is not None

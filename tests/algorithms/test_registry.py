@@ -61,7 +61,7 @@ def test_a_spreadout_step_beyond_its_bound_is_warned_of(name, given, limit):
     assert f'from {limit} = 1 / (2 k)' in warnings[0]
 
 
-@pytest.mark.parametrize('name', ['posonly', 'fedaws_posonly'])
+@pytest.mark.parametrize('name', ['posonly', 'fedaws_posonly', 'fedlc'])
 def test_a_softmax_over_one_class_is_warned_of(name):
   def of(most):
     return registry.get(name)().warnings(100, most)
