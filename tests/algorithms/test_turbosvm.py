@@ -97,6 +97,9 @@ def test_without_spreadout_rows_are_means_of_support_vectors():
   assert 4 > measured['support_vectors'] > 1
   assert state == ()
   assert np.abs(new - MEAN).max() > 0.01
+  _, new, measured = take(make(), counts=COUNTS[:1], rows=ROWS[:1])
+  np.testing.assert_allclose(new, ROWS[0], atol=1e-6)
+  assert measured['support_vectors'] == 1
 
 
 @pytest.mark.slow
@@ -111,19 +114,6 @@ def test_a_bias_is_the_last_coordinate_of_a_row():
   alone = tiny.process('fedavg', model=model)
   wanted = alone.next(alone.initialize(), [client]).state.weights
   tiny.assert_same_weights(both.state.weights, wanted, 1e-5)
-
-
-@pytest.mark.slow
-def test_one_client_is_fedavg():
-  process = tiny.process('turbosvm', svm_spreadout=False, **EXACT)
-
-  def cohort(number):
-    return COHORTS[number][:1]
-
-  state, metrics = tiny.run(process, 2, cohort)
-  wanted = tiny.weights_after(tiny.process('fedavg'), 2, cohort)
-  tiny.assert_same_weights(state.weights, wanted, 1e-5)
-  assert metrics['support_vectors'] == 1
 
 
 @pytest.mark.slow

@@ -68,13 +68,6 @@ def test_samples_are_uniform_without_replacement(max_population):
   assert np.abs(firsts - rounds / 30).max() < 4 * np.sqrt(rounds / 30)
 
 
-def test_ranks_skip_the_excluded_ids():
-  excluded = np.array([0, 3, 4, 9], np.int32)
-  kept = [i for i in range(12) if i not in excluded]
-  ids = request.skip(tf.range(len(kept)), tf.constant(excluded))
-  np.testing.assert_array_equal(ids, kept)
-
-
 @pytest.mark.parametrize('num_classes', [60, 10**6])
 def test_own_and_sampled_holds_all_own_and_m_others(num_classes):
   labels = tf.constant([7, 2, 7, 59, 2, 7])
