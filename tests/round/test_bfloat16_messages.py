@@ -155,11 +155,11 @@ def test_a_client_receives_and_sends_rounded_numbers(name, given, has_already):
 
 @dataclasses.dataclass(frozen=True)
 class Large(merge.SumRows):
-  """Sends a number that float32 can represent and bfloat16 cannot."""
+  """Sends two numbers that float32 can represent. Bfloat16 cannot, nor float32 their difference."""
 
   def sent(self, before, after):
     first = tf.one_hot(0, tf.shape(before)[0])[:, None]
-    return after - before + first * [3.4e38, 0.0, 0.0]
+    return after - before + first * [3.4e38, -3.4e38, 0.0]
 
 
 def test_a_client_beyond_its_range_is_dropped():

@@ -107,16 +107,12 @@ def test_networks_side_by_side_are_the_networks_alone(tables, dense_share):
   found, _ = encoder.apply(weights, {}, x, True, None)
   count = tables or 1
   assert found.shape == ((3, count, 4) if tables else (3, 4))
-
-  def relu(a):
-    return np.maximum(a, 0)
-
   for r in range(count):
     own = slice(4 * r, 4 * (r + 1))
     h = dense @ weights['hidden0/kernel'][:, own] + weights['hidden0/bias'][own]
-    h = relu(h) @ weights['hidden1/kernel'][r] + weights['hidden1/bias'][r]
+    h = np.maximum(h, 0) @ weights['hidden1/kernel'][r] + weights['hidden1/bias'][r]
     of_r = found[:, r] if tables else found
-    np.testing.assert_allclose(of_r, relu(h), atol=1e-5)
+    np.testing.assert_allclose(of_r, np.maximum(h, 0), atol=1e-5)
 
 
 def test_a_batch_with_many_features_is_a_dense_matrix(monkeypatch):

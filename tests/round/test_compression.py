@@ -11,12 +11,12 @@ from scipy import linalg
 
 from tasks import configuration
 from tests import tiny
-from tests.round import test_robust
+from tests.round import test_bfloat16_messages, test_robust
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.measure import communication
 from tff_xc.options import compression
-from tff_xc.round import merge, process as process_lib, randomness
+from tff_xc.round import process as process_lib, randomness
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -204,8 +204,8 @@ def test_a_client_whose_levels_are_not_finite_is_dropped():
   used, seeds = compression.Compression(compression='quantize'), (SIGNS, SEED)
   assert np.isnan(used.decoded(tf.constant([[3e38, -3e38, 0.0]]), *seeds)).all()
   algorithm = made('fedss', compression='quantize')
-  # The largest numbers that float32 can represent.
-  sent = dataclasses.replace(algorithm.tables[0], merge=Largest(takes_optimizer=False))
+  large = test_bfloat16_messages.Large(takes_optimizer=False)
+  sent = dataclasses.replace(algorithm.tables[0], merge=large)
   dropped = []
   for one in (algorithm, algorithm.without_part('compression')):
     process = process_lib.build_process(one.with_table(sent), 7)
@@ -215,15 +215,6 @@ def test_a_client_whose_levels_are_not_finite_is_dropped():
     if one.part('compression'):
       tiny.assert_same_weights(output.state.weights, state.weights, 0)
   assert dropped == [1, 0]
-
-
-@dataclasses.dataclass(frozen=True)
-class Largest(merge.SumRows):
-  """Sends a row of finite numbers whose range is not finite."""
-
-  def sent(self, before, after):
-    first = tf.one_hot(0, tf.shape(before)[0])[:, None]
-    return after - before + first * [2e38, -2e38, 0.0]
 
 
 def test_it_does_not_go_with_differential_privacy():

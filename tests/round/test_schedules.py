@@ -67,15 +67,15 @@ class Momentum(test_optimizers.NumpyMomentum):
 )
 def test_pending_momentum_has_the_rates_of_its_steps(schedule, momentum):
   lazy = optimizers.RowMomentum(0.5, momentum, schedule)
-  dense = optimizers.Scheduled(lambda rate: optimizers.build_sgd(rate, momentum), 0.5, schedule)
+  dense = optimizers.Dense(
+    optimizers.Scheduled(lambda rate: optimizers.build_sgd(rate, momentum), 0.5, schedule)
+  )
   reference = Momentum(0.5, momentum, schedule)
   state, table = test_optimizers.initial(lazy)
-  both = [(optimizers.Dense(dense), *test_optimizers.initial(dense))]
+  moved = test_optimizers.initial(dense)
   for index, step in enumerate(test_optimizers.steps()):
     state, table = test_optimizers.step(lazy, state, table, *step)
-    optimizer, dense_state, dense_table = both.pop()
-    moved = test_optimizers.step(optimizer, dense_state, dense_table, *step)
-    both.append((optimizer, *moved))
+    moved = test_optimizers.step(dense, *moved, *step)
     reference.next(*step)
     caught_up = test_optimizers.assert_reads(lazy, state, table, reference.table)
     np.testing.assert_allclose(moved[1], reference.table, atol=2e-5)
