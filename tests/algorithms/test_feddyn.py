@@ -6,7 +6,7 @@ import pytest
 from tests import registered, small_data, tiny
 from tests.algorithms import numpy_fedss, test_fedavg, test_scaffold
 from tff_xc import errors
-from tff_xc.algorithms import feddyn, registry
+from tff_xc.algorithms import feddyn, scaffold
 from tff_xc.round import algorithm
 
 pytestmark = pytest.mark.usefixtures('tff_worker')
@@ -83,9 +83,8 @@ def test_the_drift_is_of_those_whose_updates_arrive():
     tiny.assert_near(test_scaffold.flat(kept[name]), gradients)
 
 
-def test_what_does_not_go_with_it_is_refused():
-  cls = registry.get('feddyn')
-  assert cls is feddyn.FedDyn
+@pytest.mark.parametrize('cls', [feddyn.FedDyn, scaffold.SCAFFOLD])
+def test_what_does_not_go_with_it_is_refused(cls):
   for number in (None, 0, -3):
     with pytest.raises(TypeError, match='num_clients'):
       cls().algorithm(tiny.model(), num_clients=number)

@@ -78,15 +78,6 @@ def test_numbers_that_are_not_finite_are_replaced_if_asked():
   np.testing.assert_allclose(kernel, 1e-5, rtol=1e-2)
 
 
-def test_without_shuffling_examples_come_in_their_order():
-  training = local_training.LocalTraining(0.1, 2, shuffle=False)
-  batches = [
-    training.batch(training.order(tf.constant([0, 1]), step, tf.range(5)), step).numpy().tolist()
-    for step in range(4)
-  ]
-  assert batches == [[0, 1], [2, 3], [4], [0, 1]]
-
-
 def test_arguments_of_a_builder_that_do_not_fit_are_named():
   model = tiny.model(29)
   with pytest.raises(TypeError, match='prox_mu'):

@@ -7,10 +7,8 @@ import pytest
 
 from tests import registered, small_data, tiny
 from tests.algorithms import numpy_fedss, test_fedavg
-from tff_xc import errors
 from tff_xc.algorithms import scaffold
 from tff_xc.options import schedules
-from tff_xc.round import algorithm
 
 pytestmark = pytest.mark.usefixtures('in_process')
 
@@ -151,15 +149,6 @@ def test_the_gradient_is_over_all_batches_and_has_weight_decay():
   each = zip(flat(kept[0]), gradients(weights, client), weights, strict=True)
   for found, g, w in each:
     np.testing.assert_allclose(found, g + 0.5 * w, atol=2e-5)
-
-
-def test_what_does_not_go_with_it_is_refused():
-  cls = scaffold.SCAFFOLD
-  with pytest.raises(TypeError, match='num_clients'):
-    cls().algorithm(tiny.model())
-  made = cls.made(model=registered.SPARSE, num_clients=9)
-  with pytest.raises(errors.InputError, match="'feature'"):
-    algorithm.own_rows(made, 'feature', 6)
 
 
 @pytest.mark.slow

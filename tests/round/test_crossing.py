@@ -147,17 +147,6 @@ def test_nothing_of_n_rows_crosses_with_probabilities():
   assert shapes == [(tiny.DIM,), ()]  # A row, and the probability of its class.
 
 
-def test_frozen_weights_count_as_parameters_of_the_client():
-  whole, head = (
-    communication.messages(registered.algorithm('fedavg', trainable=part))
-    for part in ('all', 'head')
-  )
-  assert (head.encoder_bytes, head.frozen_bytes) == (0, whole.encoder_bytes)
-  rows = {'class': N}
-  peaks = [m.of_round(rows, rows)['client_parameters_peak'] for m in (whole, head)]
-  assert peaks[0] == peaks[1]
-
-
 def test_algorithms_that_send_the_same_have_the_same_bytes():
   def of(name):
     return communication.messages(registered.algorithm(name))
