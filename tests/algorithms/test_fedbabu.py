@@ -13,16 +13,12 @@ from tff_xc.round import personal, randomness
 pytestmark = pytest.mark.usefixtures('tff_worker')
 
 
-def _process():
-  return tiny.process('fedbabu', local_training=test_fedavg.FULL_BATCH)
-
-
 def test_three_rounds_equal_the_numpy_reference():
-  server = numpy_fedavg.Server('sgd', 1.0)
+  process = tiny.process('fedbabu', local_training=test_fedavg.FULL_BATCH)
   # Weight 2 is the class table.
-  test_fedavg.check_three_rounds(_process(), server, frozen=(2,))
+  test_fedavg.check_three_rounds(process, numpy_fedavg.Server('sgd', 1.0), frozen=(2,))
   assert not np.allclose(
-    tiny.weights_after(_process(), 3, test_fedavg.COHORTS.__getitem__).encoder['kernel'],
+    tiny.weights_after(process, 3, test_fedavg.COHORTS.__getitem__).encoder['kernel'],
     test_fedavg.plain_kernel(),
     atol=1e-4,
   )

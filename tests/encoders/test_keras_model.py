@@ -268,16 +268,15 @@ def test_a_nested_network_and_a_recurrent_one():
 
 
 def cohort():
-  sizes = (5, 3)
   return [
     examples.ClientExamples(IMAGES[:size], labels, np.int64(client), labels)
-    for client, size in enumerate(sizes)
+    for client, size in enumerate((5, 3))
     for labels in [np.arange(size, dtype=np.int32)]
   ]
 
 
-def run(train: str, rounds: int = 2):
-  """Returns the weights before and after some rounds of FedAvg."""
+def run(train: str):
+  """Returns the weights before and after two rounds of FedAvg."""
   encoder = keras_model.build_keras_encoder(network_of_runs(), SHAPE)
   model = classifier.EmbeddingClassifier(encoder, heads.CosineHead(4.0), 6)
   algorithm = fedavg.FedAvg.made(
@@ -285,7 +284,7 @@ def run(train: str, rounds: int = 2):
   )
   process = process_lib.build_process(frozen.train_only(algorithm, train))
   before = process.get_model_weights(process.initialize())
-  return before, tiny.weights_after(process, rounds, lambda _: cohort())
+  return before, tiny.weights_after(process, 2, lambda _: cohort())
 
 
 def network_of_runs():

@@ -178,14 +178,10 @@ def test_the_server_takes_the_weighted_mean_of_the_statistics(in_process):
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
 
 
-def windows(count: int, length: int) -> np.ndarray:
-  return RANDOM.integers(0, 80, [count, length]).astype(np.uint8)
-
-
 def test_the_shakespeare_network_is_the_papers_in_numpy():
   encoder = leaf.build_shakespeare_encoder(window=6, hidden_dim=5)
   weights = {k: w.numpy() for k, w in encoder.init(SEED).items()}
-  x = windows(3, 6)
+  x = RANDOM.integers(0, 80, [3, 6]).astype(np.uint8)
   h = weights['characters'][x].transpose(1, 0, 2)
   for layer in ('lstm0', 'lstm1'):
 
