@@ -83,6 +83,14 @@ def test_the_drift_is_of_those_whose_updates_arrive():
     tiny.assert_near(test_scaffold.flat(kept[name]), gradients)
 
 
+@pytest.mark.slow
+def test_without_alpha_and_of_countless_clients_it_is_a_plain_mean():
+  _, last, _ = _run(feddyn_alpha=1e-9, num_clients=10**9)
+  fedavg = tiny.process('fedavg', **SETTINGS, weighting='uniform')
+  plain = tiny.weights_after(fedavg, 3, COHORTS.__getitem__)
+  tiny.assert_near(last, tiny.as_numpy(plain))
+
+
 @pytest.mark.parametrize('cls', [feddyn.FedDyn, scaffold.SCAFFOLD])
 def test_what_does_not_go_with_it_is_refused(cls):
   for number in (None, 0, -3):

@@ -1,5 +1,7 @@
 """FedNova compared with NumPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -35,8 +37,8 @@ def trained(received, client, mu):
   return weights, sum(factors)
 
 
-def reference(weights, mu):
-  for cohort in COHORTS:
+def reference(weights, mu=0.0, rounds=3):
+  for cohort in COHORTS[:rounds]:
     cohort = [client for client in cohort if len(client.labels)]
     shares = np.array([len(client.labels) for client in cohort], np.float64)
     shares /= shares.sum()
@@ -57,6 +59,21 @@ def test_three_rounds_equal_the_numpy_reference(mu):
   first = tiny.as_numpy(process.initialize().weights)
   last = tiny.weights_after(process, 3, COHORTS.__getitem__)
   tiny.assert_near(tiny.as_numpy(last), reference(first, mu))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('mu', [0.0, 2.0])
+def test_of_equal_steps_it_is_fedavg_or_fedprox(mu):
+  training = dataclasses.replace(TRAINING, steps=3)
+  ends = [
+    tiny.run(tiny.process(name, local_training=training, prox_mu=mu), 2, COHORTS.__getitem__)[0]
+    for name in ('fednova', 'fedprox')
+  ]
+  tiny.assert_same_weights(ends[0].weights, ends[1].weights, 2e-6)
+  unequal = tiny.process('fedprox', local_training=TRAINING, prox_mu=mu)
+  first = tiny.as_numpy(unequal.initialize().weights)
+  table = tiny.run(unequal, 1, COHORTS.__getitem__)[0].weights.class_table
+  assert np.abs(table - reference(first, mu, 1)[2]).max() > 1e-3
 
 
 @pytest.mark.slow

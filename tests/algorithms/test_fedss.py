@@ -31,6 +31,10 @@ COHORTS = (
 FULL_BATCH = local_training.LocalTraining(0.1, 64, 2)
 
 
+def cohort_of(round_number):
+  return COHORTS[round_number]
+
+
 def held_ids(negatives, client, round_number, seed=0, equal_negatives=False):
   """Returns the ids that a client requests, sampled as in the round."""
   chosen = request.OwnAndSampled(N, 4, negatives, equal_negatives=equal_negatives).held_rows(
@@ -123,21 +127,41 @@ def test_equal_negatives_of_clients_of_one_class_are_m():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('correction', ['negatives', 'none'])
+def test_all_other_classes_as_negatives_is_full_softmax(correction):
+  sampled = tiny.process('fedss', max_positives=4, negatives=N - 1, softmax_correction=correction)
+  full = tiny.process('fullsoftmax')
+  state, metrics = tiny.run(sampled, 3, cohort_of)
+  assert metrics['class_rows'] == N
+  tiny.assert_same_weights(
+    sampled.get_model_weights(state), tiny.weights_after(full, 3, cohort_of), 1e-5
+  )
+
+
+@pytest.mark.slow
 def test_posonly_is_fedss_without_negatives():
   posonly = fedss.PosOnly.made(model=tiny.model(), max_positives=4, local_training=FULL_BATCH)
   none = dataclasses.replace(posonly, loss=losses.HeldSoftmax(N, 'negatives', 'held'))
   weights = [
-    tiny.weights_after(process_lib.build_process(made), 2, COHORTS.__getitem__)
-    for made in (posonly, none)
+    tiny.weights_after(process_lib.build_process(made), 2, cohort_of) for made in (posonly, none)
   ]
   tiny.assert_same_weights(*weights, 0)
+
+
+@pytest.mark.slow
+def test_padding_is_inert():
+  weights = [
+    tiny.weights_after(tiny.process('fedss', max_positives=slots, negatives=3), 2, cohort_of)
+    for slots in (4, 9)
+  ]
+  tiny.assert_same_weights(*weights, 1e-6)
 
 
 @pytest.mark.slow
 def test_one_seed_is_one_run_and_another_seed_another():
   shared = {'max_positives': 4, 'negatives': 3}
   of_0, of_0_again, of_6 = (
-    np.asarray(tiny.weights_after(process, 2, COHORTS.__getitem__).class_table)
+    np.asarray(tiny.weights_after(process, 2, cohort_of).class_table)
     for process in (tiny.process('fedss', **shared, **of) for of in ({}, {}, {'seed': 6}))
   )
   np.testing.assert_array_equal(of_0, of_0_again)
@@ -184,7 +208,7 @@ def test_the_rounds_metrics_are_means_over_the_cohort():
       best = (unit @ numpy_fedss.normalised(rows).T).argmax(axis=1)
       losses.append(loss * len(client.labels) / 2)
       correct.append((best == target).sum() / 2)
-  _, metrics = tiny.run(process, 1, COHORTS.__getitem__)
+  _, metrics = tiny.run(process, 1, cohort_of)
   examples = sum(len(c.labels) for c in COHORTS[0])
   assert sum(correct) > 0
   np.testing.assert_allclose(metrics['loss'], sum(losses) / examples, rtol=1e-5)

@@ -95,6 +95,15 @@ def test_three_rounds_equal_the_numpy_reference(variate):
   assert max(np.abs(c).max() for c in mean) > 0.01
 
 
+@pytest.mark.slow
+def test_without_variates_it_is_fedavg_whose_clients_count_alike():
+  _, state, _ = run(COHORTS[:1])
+  given = {k: v for k, v in SETTINGS.items() if k != 'num_clients'}
+  fedavg = tiny.process('fedavg', **given, weighting='uniform')
+  plain, _ = tiny.run(fedavg, 1, COHORTS.__getitem__)
+  tiny.assert_same_weights(state.weights, plain.weights, 1e-6)
+
+
 def test_a_dropped_client_keeps_its_variate_and_sends_none():
   bad = COHORTS[1][2]
   bad = bad._replace(x=np.full_like(bad.x, np.nan))

@@ -11,13 +11,25 @@ from tests.round import test_robust
 from tff_xc import errors, heads
 from tff_xc.algorithms import fedvc
 from tff_xc.options import importance
-from tff_xc.round import examples, request
+from tff_xc.round import examples, process, request
+
+pytestmark = pytest.mark.usefixtures('in_process', 'built_once')
 
 # The client has the classes 0, 3 and 5, and uses two examples in this round.
 ALL_Y = np.array([0, 3, 3, 5, 3, 0], np.int32)
 N = registered.N
 TARGET = np.arange(N, dtype=float)
 WEIGHTS = importance.Importance(importance_weights='train')
+
+
+def clients():
+  first, second = tiny.cohort([[3, 0], [7, 7, 9]])
+  return [first._replace(all_labels=ALL_Y), second]
+
+
+def after(made, cohort, rounds=2):
+  state, metrics = tiny.run(process.build_process(made, 3), rounds, lambda _: cohort)
+  return state.weights, metrics['loss']
 
 
 @pytest.mark.parametrize('target', [None, TARGET])
@@ -37,6 +49,15 @@ def test_a_class_weighs_its_share_of_the_target_over_its_own(target):
   np.testing.assert_array_equal(found[~own], 0)
   # On the client's classes, E_q[w l] = E_p[l] (eq. 2).
   np.testing.assert_allclose((found * q[ids]).sum(), p[[0, 3, 5]].sum(), 1e-5)
+
+
+@pytest.mark.slow
+def test_on_clients_of_one_class_fedir_is_fedavg():
+  cohort = tiny.cohort([[4, 4, 4], [1], [9, 9]])
+  plain = registered.algorithm('fedavg')
+  expected, _ = after(plain, cohort)
+  found, _ = after(WEIGHTS.weighted(plain, TARGET), cohort)
+  tiny.assert_same_weights(found, expected, 1e-6)
 
 
 def test_examples_of_classes_without_probability_do_not_count():

@@ -118,6 +118,19 @@ def test_a_round_is_that_of_numpy(name, fraction):
   np.testing.assert_allclose(after.tables['class'], table, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['fedss', 'fullsoftmax', 'fedaws'])
+def test_a_fraction_of_0_is_the_mean_of_clients_that_count_alike(name):
+  # FedAwS weights rows by examples. Here, all clients have the same number of examples.
+  random = np.random.default_rng(2)
+  cohorts = [tiny.cohort(random.integers(0, 12, [6, 3]), r) for r in range(2)]
+  usual = process_lib.build_process(test_robust.made(name))
+  ends = [
+    tiny.run(process, 2, lambda r: cohorts[r])[0].weights for process in (built(name, 0.0), usual)
+  ]
+  tiny.assert_same_weights(*ends, 1e-5)
+
+
 def test_of_nobody_nothing_is_learned():
   process = built('fedss', 0.2)
   state = process.initialize()
