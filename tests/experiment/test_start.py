@@ -212,11 +212,6 @@ def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):
   same_run.check_config(path, of(tmp_path / 'moved'))
 
 
-def test_rows_without_a_source_are_refused():
-  with pytest.raises(errors.InputError, match='goes with'):
-    configuration.resolve('glyphs', 'fedss', {'start_from_rows': 'none'})
-
-
 def test_a_start_that_is_not_there_is_refused_first(tmp_path):
   config = configuration.resolve('glyphs', 'fedss', {'start_from': 'nowhere'})
   with pytest.raises(errors.InputError, match='not a folder'):

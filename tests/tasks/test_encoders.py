@@ -52,28 +52,6 @@ def test_only_options_that_apply_are_recorded():
     assert not {*absent.split()} & found
 
 
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    ({'encoder': 'resnet'}, 'choose one of small, mobilenet_v2, mobilenet_v3'),
-    ({'encoder': 'a:'}, 'MODULE:FUNCTION'),
-    ({'norm_groups': 2}, '--norm_groups does not apply with --encoder=small'),
-    ({'encoder': 'mobilenet_v3', 'norm_groups': 3}, '--norm_groups=3: take 1, 2, 4 or 8'),
-    ({'encoder': 'a:b', 'embedding_dim': 8}, '--embedding_dim does not apply with --encoder=a:b'),
-    (
-      {'encoder': 'mobilenet_v2', 'bottleneck': False, 'embedding_dim': 8},
-      '--embedding_dim does not apply with --bottleneck=false',
-    ),
-    ({'encoder': 'mobilenet_v2', 'encoder_weights': 'no.h5'}, 'no.h5 is no file'),
-    ({'encoder': 'mobilenet_v3', 'image_size': 31}, 'at least 32'),
-    ({'image_size': 7}, 'at least 8'),
-  ],
-)
-def test_what_does_not_go_together_is_refused_before_data_are_read(changes, message):
-  with pytest.raises(errors.InputError, match=message):
-    resolve(**changes)
-
-
 def test_each_encoder_takes_the_images(own):
   images = {'small': (8, 8), 'mobilenet_v2': (32, 32, 3)}
   for name, shape in {**images, 'mine_of_test:small': (6, 7)}.items():

@@ -87,21 +87,6 @@ def test_the_papers_settings(task, algorithm, of_clients, more):
   assert ('embedding_dim' in config) == (not task.startswith('inaturalist'))
 
 
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    ({'image_size': 0}, 'give the pixels a side'),
-    ({'image_size': 16}, 'at least 32'),
-    ({'split': 'nowhere.csv'}, 'nowhere.csv does not exist'),
-    ({'algorithm': 'fedaws', 'logits': 'linear'}, 'needs cosine logits'),
-    ({'logits': 'linear', 'logit_scale': 3.0}, '--logit_scale does not apply'),
-  ],
-)
-def test_what_does_not_go_together_is_refused(changes, message):
-  with pytest.raises(errors.InputError, match=message):
-    resolve('landmarks-user-160k', **changes)
-
-
 @pytest.mark.parametrize('name', NAMES)
 def test_the_task_says_what_is_missing_and_where_it_comes_from(name, tmp_path):
   task = registry.get(name)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from datasets import cifar
-from tasks import configuration, registry
+from tasks import registry
 from tests import tiny
 from tests.datasets import cifar_on_disk as cifar_on_disk
 from tff_xc import errors, heads
@@ -93,22 +93,6 @@ def test_options_of_glyphs_reach_the_data():
   dataset, model = task.load('', options_of(task, retrieval_classes=5))
   assert set(dataset.retrieval.labels) == set(range(5))
   assert set(task.metrics_of(dataset, model)) == set(task.metrics)
-
-
-@pytest.mark.parametrize(
-  ('given', 'message'),
-  [
-    ({'size_deviation': 1.0}, 'size_deviation does not apply without --split=d'),
-    ({'concentration': 1.0}, 'without --split=dirichlet; give that, too'),
-    ({'classes_per_client': 5, 'split': 'dirichlet'}, 'classes_per_client does not'),
-    ({'classes_least': 5, 'split': 'dirichlet'}, 'leave one of them out'),
-    ({'group_share': 0.5, 'split': 'dirichlet'}, 'group_share does not'),
-    ({'split': 'iid:3'}, 'expected one of'),
-  ],
-)
-def test_clients_of_glyphs_are_dealt_by_one_rule(given, message):
-  with pytest.raises(errors.InputError, match=message):
-    configuration.resolve('glyphs', 'fedavg', given)
 
 
 @pytest.mark.parametrize(
