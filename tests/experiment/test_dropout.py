@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks import configuration, experiment
-from tests import doubling, small_data
+from tests import small_data
 from tff_xc.report import run_files
 from tff_xc.round import cohort
 
@@ -85,48 +84,33 @@ def test_a_round_of_which_nobody_is_left_has_one_client_without_examples(data):
   assert empty.client_ids == empty.numbers == ()
 
 
-def run(folder, algorithm, rounds, **given):
-  given = {**small_data.GLYPHS, 'rounds': rounds, **given}
-  if algorithm == 'fedss':
-    given['negatives'] = 3
-  made = experiment.assemble(configuration.resolve('glyphs', algorithm, given))
-  summary = made.run(str(folder))
-  table = run_files.read_run(folder).metrics
-  return made, summary, table.drop(columns='seconds')
-
-
-def weights(folder, round_number):
-  with np.load(folder / 'checkpoints' / f'round_{round_number}.npz') as file:
-    kept = ('weights/', 'aggregator/', 'parts/')
-    return {k: file[k] for k in file.files if k.startswith(kept)}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
   ('algorithm', 'given'),
   [
-    ('fedss', {}),
-    pytest.param(
+    ('fedss', {'negatives': 3}),
+    (
       'fedss',
-      {'virtual_client_size': 8, 'robust_aggregation': 'zeroing+clipping'},
-      marks=pytest.mark.slow,
+      {
+        'negatives': 3,
+        'virtual_client_size': 8,
+        'robust_aggregation': 'zeroing+clipping',
+      },
     ),
-    pytest.param('turbosvm', {}, marks=pytest.mark.slow),
+    ('turbosvm', {}),
   ],
 )
 def test_a_run_goes_on_with_the_rest_and_resumes(
   in_process, built_once, tmp_path, algorithm, given
 ):
-  given = {**given, 'client_failure_rate': 0.5}
-  made, summary, straight = run(tmp_path / 'straight', algorithm, 4, **given)
-  assert isinstance(made.algorithm.sampling, cohort.Dropout)
-  done = straight[1:]
+  small_data.trained_and_resumed(tmp_path, algorithm, **given, client_failure_rate=0.5)
+  straight, resumed = (run_files.read_run(tmp_path / name) for name in ('straight', 'resumed'))
+  done, summary = straight.metrics[1:], straight.summary
   assert (done['clients'] + done['client_dropouts'] == 3).all()
   assert summary['client_dropouts_total'] == done['client_dropouts'].sum()
   assert 2 <= summary['client_dropouts_total'] <= 10
-  assert np.isnan(straight['client_dropouts'][0])
-  assert ('clipping_norm' in straight) == ('robust_aggregation' in given)
-  run(tmp_path / 'resumed', algorithm, 2, **given)
-  resumed = run(tmp_path / 'resumed', algorithm, 4, **given)
-  pd.testing.assert_frame_equal(resumed[2], straight)
-  doubling.assert_same_arrays(tmp_path / 'resumed', tmp_path / 'straight')
+  assert np.isnan(straight.metrics['client_dropouts'][0])
+  assert ('clipping_norm' in straight.metrics) == ('robust_aggregation' in given)
+  pd.testing.assert_frame_equal(
+    resumed.metrics.drop(columns='seconds'), straight.metrics.drop(columns='seconds')
+  )
