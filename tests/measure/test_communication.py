@@ -77,8 +77,6 @@ def test_savings_compare_with_all_rows_of_the_task(name, given):
   assert sizes.saving(sent) == pytest.approx(1 - sent / full)
   if name == 'fedmlh':  # FedMLH has four copies of the encoder, and 200 buckets with a bias each.
     assert sent == 2 * 4 * (4 * encoder + 200 * (tiny.DIM + 1)) + 4
-  elif name == 'fullsoftmax':
-    assert sizes.saving(sent) == 0
 
 
 def test_feature_rows_travel_with_ids_like_class_rows():

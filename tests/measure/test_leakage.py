@@ -128,7 +128,6 @@ def test_buckets_of_several_tables_narrow_the_candidates():
   rows_of = np.array([[0, 4], [0, 5], [1, 4], [1, 6], [2, 5]])
   seen = np.zeros(7, bool)
   seen[[0, 1, 4]] = True
-  np.testing.assert_array_equal(leakage.of_buckets(rows_of, seen) > 0, [1, 0, 1, 0, 0])
   # Each of these two labels is the only candidate for one of the buckets 0 and 1.
   np.testing.assert_array_equal(leakage.of_buckets(rows_of, seen), [1, 0, 1, 0, 0])
   every = leakage.of_buckets(rows_of, np.ones(7, bool))
@@ -151,5 +150,4 @@ def test_own_rows_move_against_the_others():
   assert leakage.auc(leakage.by_direction(moved), own) == 1
   [a, b] = leakage.clipped([moved, common], 1.0)
   assert np.sqrt((a**2).sum() + (b**2).sum()) == pytest.approx(1.0)
-  assert leakage.clipped([common], 1e9)[0] is not None
   np.testing.assert_array_equal(leakage.clipped([common], 1e9)[0], common)

@@ -73,8 +73,6 @@ def test_equal_rows_tie_and_the_lowest_wins(small_blocks, copies):
   table = np.concatenate([table[: 150 // copies]] * copies)
   got = search.top_k(x, table, 7)
   assert got.tolist() == naive_top(x, table, 7)
-  distinct = len(table) // copies
-  assert (got[:, 1] == got[:, 0] + distinct).all()
 
 
 def test_near_ties_that_float32_gets_wrong(small_blocks):
@@ -107,7 +105,6 @@ def test_what_is_not_finite_is_never_returned(small_blocks):
   expected = naive_top(np.nan_to_num(x, posinf=0.0), table, 5, bias)
   expected[4] = expected[5] = [-1] * 5
   assert got.tolist() == expected
-  assert not np.isin([3, 60, 61, 80, 7, 70, 71], got).any()
   table = table.astype(np.float64)
   table[80] = x[0] * 1e200  # The norm overflows float64.
   assert search.top_k(x, table, 5, bias).tolist() == expected
@@ -145,7 +142,6 @@ def test_degenerate_sizes(small_blocks):
   x, table, _ = some(5, classes=3)
   got = search.top_k(x, table, 5)
   assert got.tolist() == naive_top(x, table, 5)
-  assert (got[:, 3:] == -1).all()
   assert (search.top_k(x, table[:0], 2) == -1).all()
   assert search.top_k(x[:0], table, 2).shape == (0, 2)
 
