@@ -84,11 +84,11 @@ def run(path, rounds=4, **changes):
 def test_epsilon_is_a_column_and_goes_on_after_a_stop(in_process, tmp_path):
   private = {'dp': 'central', 'dp_noise_multiplier': 0.8, 'dp_clip': 0.5}
   private |= {'client_sampling': 'poisson', 'dp_noise_seed': 'public'}
-  whole, half = tmp_path / 'whole', tmp_path / 'half'
-  run(whole, 4, **private)
-  run(half, 2, **private)
-  run(half, 4, **private)
-  found, resumed = (pd.read_csv(p / 'metrics.csv') for p in (whole, half))
+  given = {**SMALL, 'negatives': 4, **private}
+  small_data.trained_and_resumed(tmp_path, 'fedss', **given)
+  found, resumed = (
+    pd.read_csv(tmp_path / name / 'metrics.csv') for name in ('straight', 'resumed')
+  )
   assert found['epsilon'][0] == 0
   sampling = privacy_loss.Sampling('poisson', 0.25)
   accountant = privacy_loss.Accountant(0.8, sampling, 1e-5)

@@ -76,7 +76,6 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(in_process, built
   lines = [f'{label},{label + 1}\n' for label in range(10)]
   target.write_text('class,weight\n' + ''.join(lines))
   given = {
-    **small_data.GLYPHS,
     'negatives': 3,
     'virtual_client_size': 8,
     'virtual_client_replace': True,
@@ -87,23 +86,21 @@ def test_fedvc_fedir_fedavgm_and_fedss_in_one_run_that_resumes(in_process, built
     'trainable': 'bottleneck',
   }
 
-  def run(rounds, folder):
-    config = configuration.resolve('glyphs', 'fedss', {**given, 'rounds': rounds})
-    summary = experiment.assemble(config).run(str(tmp_path / folder))
-    table = run_files.read_run(tmp_path / folder).metrics
-    return summary, table.drop(columns='seconds')
-
-  summary, straight = run(4, 'straight')
-  assert summary['clients_dropped_total'] == 0
-  assert np.isfinite(straight['loss'][1:]).all()
-  assert (straight['examples'][1:] == 3 * 8).all()
-  assert (straight['local_batches'][1:] == 8 / 4).all()
-  run(2, 'resumed')
-  pd.testing.assert_frame_equal(run(4, 'resumed')[1], straight)
+  small_data.trained_and_resumed(tmp_path, 'fedss', **given)
+  straight, resumed = (run_files.read_run(tmp_path / name) for name in ('straight', 'resumed'))
+  assert straight.summary['clients_dropped_total'] == 0
+  done = straight.metrics[1:]
+  assert np.isfinite(done['loss']).all()
+  assert (done['examples'] == 3 * 8).all()
+  assert (done['local_batches'] == 8 / 4).all()
+  pd.testing.assert_frame_equal(
+    resumed.metrics.drop(columns='seconds'), straight.metrics.drop(columns='seconds')
+  )
   # The class probabilities belong to the run, like the data.
   target.write_text('class,weight\n1,1\n')
+  config = configuration.resolve('glyphs', 'fedss', {**small_data.GLYPHS, **given, 'rounds': 6})
   with pytest.raises(errors.InputError, match='other probabilities of classes'):
-    run(6, 'resumed')
+    experiment.assemble(config).run(str(tmp_path / 'resumed'))
 
 
 def test_the_target_may_be_that_of_the_training_examples():

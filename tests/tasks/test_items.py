@@ -21,7 +21,10 @@ pytestmark = pytest.mark.usefixtures('in_process')
 
 def run(path, algorithm='fedss', **changes):
   """Trains. Returns the summary, and metrics.csv without times."""
-  config = configuration.resolve('items-demo', algorithm, {**TINY, **changes})
+  given = {**TINY, **changes}
+  if algorithm == 'centralized':
+    del given['clients_per_round']
+  config = configuration.resolve('items-demo', algorithm, given)
   summary = experiment.assemble(config, run_dir=str(path)).run(str(path))
   metrics = pd.read_csv(path / 'metrics.csv')
   return summary, metrics.drop(columns='seconds')
@@ -95,22 +98,14 @@ def test_lists_and_files_are_of_the_round_that_validation_chose(tmp_path, capsys
     ('fedavgm', {}),
     ('fedadam', {}),
     ('scaffold', {}),
-    ('centralized', {}),
+    ('centralized', {'steps_per_round': 2}),
     ('fedss', {'negatives': 5, 'dp': 'central', 'dp_clip': 0.5}),
     ('fedss', {'negatives': 5, 'dp': 'local', 'dp_clip': 0.5}),
   ],
 )
 @pytest.mark.parametrize('network', [SEQUENCE, BAG])
 def test_algorithms_train_items_that_have_one_row(tmp_path, algorithm, changes, network):
-  if algorithm == 'centralized':
-    changes = {**changes, 'steps_per_round': 2}
-  taken = {**TINY, **changes, **network}
-  if algorithm == 'centralized':
-    del taken['clients_per_round']
-  config = configuration.resolve('items-demo', algorithm, taken)
-  path = tmp_path / 'run'
-  experiment.assemble(config, run_dir=str(path)).run(str(path))
-  metrics = pd.read_csv(path / 'metrics.csv')
+  _, metrics = run(tmp_path / 'run', algorithm, **changes, **network)
   assert np.isfinite(metrics['loss'][1:]).all()
   assert (metrics['loss'][1:] < 50).all()
 
@@ -125,7 +120,7 @@ def test_a_step_on_a_history_is_the_mean_over_its_items():
   state = built.initialize()
   weights, model = built.get_model_weights(state), made.algorithm.model
   cohort = made.algorithm.sampling.cohorts(made.dataset, 0)(0).examples
-  losses, count = [], 0
+  losses = []
   for client in cohort:
     for number, y in enumerate(client.labels):
       a, b = client.x.row_splits[number : number + 2]
@@ -140,7 +135,6 @@ def test_a_step_on_a_history_is_the_mean_over_its_items():
       logits = model.logits(embeddings, weights.class_table, None)
       each = tf.nn.sparse_softmax_cross_entropy_with_logits(items[1:], logits)
       losses.append(np.mean(each))
-      count += 1
   output = built.next(state, cohort)
-  assert count == float(output.metrics['examples'])
+  assert len(losses) == float(output.metrics['examples'])
   assert float(output.metrics['loss']) == pytest.approx(np.mean(losses), rel=1e-4)
