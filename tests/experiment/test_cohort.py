@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from tests import sameness, small_data, tiny
+from tests import sameness, small_data
 from tff_xc import errors
 from tff_xc.algorithms import fedavg
 from tff_xc.data import client_data, partition, pool, sparse
 from tff_xc.experiment import ahead
-from tff_xc.round import cohort, process
+from tff_xc.round import cohort
 
 LABELS = {'a': [0, 1, 1], 'b': [], 'c': [2], 'd': [3, 3, 3, 3], 'e': [0, 4]}
 
@@ -286,19 +286,6 @@ def test_with_equal_clients_that_all_take_part_fedvc_trains_as_fedavg_on_the_sam
     assert len(one.labels) == len(other.labels) == 10
     rows = [np.c_[e.x.reshape(10, -1), e.labels].tolist() for e in (one, other)]
     assert sorted(rows[0]) == sorted(rows[1])
-
-
-@pytest.mark.slow
-def test_with_equal_clients_that_all_take_part_fedvc_is_fedavg(in_process):
-  """The order of examples differs, but full batches do not depend on it."""
-  sized, _ = small_data.images()
-  plain, virtual = algorithm(**GIVEN), algorithm(**GIVEN, virtual_client_size=10)
-  found = []
-  for made in (plain, virtual):
-    learning = process.build_process(made)
-    draw = made.sampling.cohorts(sized, 3)
-    found.append(tiny.weights_after(learning, 2, lambda r, draw=draw: [*draw(r).examples]))
-  tiny.assert_same_weights(*found, 1e-5)
 
 
 CLIENTS = 6

@@ -112,18 +112,15 @@ def test_relative_scores_are_drawn_over_the_skew_of_clients(tmp_path):
   assert np.not_equal(*(read(tmp_path / f'{n}.png').shape[1] for n in 'ab'))
 
 
-@pytest.mark.parametrize('suffix', ['.png', pytest.param('.pdf', marks=pytest.mark.slow)])
-def test_pictures_are_drawn_again_to_the_same_bytes(tmp_path, runs, suffix):
-  paths = [tmp_path / f'{name}{suffix}' for name in 'ab']
+def test_a_comparison_is_drawn_again_to_the_same_bytes(tmp_path, runs):
+  paths = [tmp_path / f'{name}.png' for name in 'ab']
   for path in paths:
     plot_compare(tables.collect(runs), path)
   assert paths[0].read_bytes() == paths[1].read_bytes()
-  start = {'.png': b'\x89PNG', '.pdf': b'%PDF'}[suffix]
-  assert paths[0].read_bytes().startswith(start)
-  if suffix == '.png':  # The picture has three panels side by side, and is not blank.
-    height, width, _ = read(paths[0]).shape
-    assert width > 2 * height
-    assert read(paths[0]).std() > 0.01
+  # The picture has three panels side by side, and is not blank.
+  height, width, _ = read(paths[0]).shape
+  assert width > 2 * height
+  assert read(paths[0]).std() > 0.01
   assert not list(tmp_path.glob('.*'))  # No temporary file is left.
 
 

@@ -205,17 +205,13 @@ def test_text_is_aligned_and_markdown_has_its_cells(runs):
     assert ' '.join(other.split()) == ' '.join(cells)
 
 
-def test_text_fits_a_width_and_says_what_it_leaves_out(runs):
+@pytest.mark.parametrize('width', [60, 100, 5000])
+def test_text_fits_a_width_and_says_what_it_leaves_out(runs, width):
   for run in runs:  # All scores of a multi-label task.
     for i, name in enumerate(catalog.SCORES):
       run.summary['final'][name] = (i + 1) / 100
   table = build(runs)
   whole = tables.to_text(table)
-  for width in (60, 100, 5000):
-    check_width(table, whole, width)
-
-
-def check_width(table, whole, width):
   text = tables.to_text(table, width=width, elsewhere='compare.csv')
   assert max(map(len, text.splitlines())) <= width
   shown, _, rest = text.partition('more columns in compare.csv: ')

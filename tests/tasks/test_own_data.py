@@ -130,10 +130,7 @@ def test_a_model_larger_than_memory_is_refused(tmp_path, monkeypatch):
   assert not (tmp_path / 'run').exists()
   with pytest.raises(errors.InputError, match='num_features'):
     words = registry.get('sparse-words')
-    words.load('', words.option_values() | WORDS)
-
-
-WORDS = {'num_classes': 10, 'num_features': 10**6}
+    words.load('', words.option_values() | {'num_classes': 10, 'num_features': 10**6})
 
 
 def test_a_default_number_of_clients_fits(tmp_path):
