@@ -42,24 +42,19 @@ def test_a_run_that_stops_ends_as_one_that_does_not(tmp_path, network):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('network', [SEQUENCE, BAG])
-def test_a_run_starts_from_another_ones_last_round(tmp_path, network):
+def test_a_run_tells_its_best_round_and_another_starts_from_its_last(tmp_path, network):
   """The features use class rows, which are copied, too."""
-  _, source = run(tmp_path / 'source', rounds=3, **network)
+  summary, source = run(tmp_path / 'source', rounds=3, **network)
+  best = source['ndcg@10_validation'].idxmax()
+  chosen = summary['best_round']
+  assert chosen['by'] == 'ndcg@10_validation' and chosen['round'] == best
+  assert chosen['hit@10'] == source['hit@10'][best]
+  assert set(summary['baselines']) == {'popularity', 'markov', 'cooccurrence'}
   path = str(tmp_path / 'source')
   _, found = run(tmp_path / 'run', **network, start_from=path)
   scores = [name for name in source if name.startswith(('hit', 'ndcg'))]
   np.testing.assert_array_equal(found[scores].iloc[0], source[scores].iloc[3])
   assert (source[scores].iloc[0] != source[scores].iloc[3]).any()
-
-
-@pytest.mark.slow
-def test_the_summary_has_the_test_scores_of_the_round_that_validation_chose(tmp_path):
-  summary, metrics = run(tmp_path / 'run', rounds=3, **SEQUENCE)
-  best = metrics['ndcg@10_validation'].idxmax()
-  chosen = summary['best_round']
-  assert chosen['by'] == 'ndcg@10_validation' and chosen['round'] == best
-  assert chosen['hit@10'] == metrics['hit@10'][best]
-  assert set(summary['baselines']) == {'popularity', 'markov', 'cooccurrence'}
 
 
 @pytest.mark.slow
