@@ -236,8 +236,7 @@ def test_other_data_are_refused_and_settings_that_do_not_matter_may_change(tmp_p
   for value in (1, 2):
     free = dict.fromkeys(run_files.NOT_CONFIGURATION, value)
     free |= {'target': f'top1:0.{value}', 'unset': ['negatives'] * value}
-    free |= {'data': {'examples': 40}}
-    run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free})
+    run_directory.RunDirectory(tmp_path, {**doubling.CONFIG, **free, 'data': {'examples': 40}})
   # Before the program loads the data, it does not know their fingerprint.
   same_run.check_config(tmp_path, doubling.CONFIG)
   other = {**doubling.CONFIG, 'data': {'examples': 60, 'test_examples': 5}}

@@ -82,9 +82,15 @@ def run(path, rounds=4, **changes):
 
 @pytest.mark.slow
 def test_epsilon_is_a_column_and_goes_on_after_a_stop(in_process, tmp_path):
-  private = {'dp': 'central', 'dp_noise_multiplier': 0.8, 'dp_clip': 0.5}
-  private |= {'client_sampling': 'poisson', 'dp_noise_seed': 'public'}
-  given = {**SMALL, 'negatives': 4, **private}
+  given = {
+    **SMALL,
+    'negatives': 4,
+    'dp': 'central',
+    'dp_noise_multiplier': 0.8,
+    'dp_clip': 0.5,
+    'client_sampling': 'poisson',
+    'dp_noise_seed': 'public',
+  }
   small_data.trained_and_resumed(tmp_path, 'fedss', **given)
   found, resumed = (
     pd.read_csv(tmp_path / name / 'metrics.csv') for name in ('straight', 'resumed')
@@ -137,8 +143,12 @@ def test_local_noise_counts_who_took_part_most(in_process, tmp_path):
 @pytest.mark.slow
 def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
   """A resumed run uses the same secret. Other runs and the run's public files do not have it."""
-  private = {'dp': 'central', 'dp_noise_multiplier': 0.8, 'dp_clip': 0.5}
-  private |= {'checkpoint_every': 1}
+  private = {
+    'dp': 'central',
+    'dp_noise_multiplier': 0.8,
+    'dp_clip': 0.5,
+    'checkpoint_every': 1,
+  }
   whole, half, other = (tmp_path / name for name in ('whole', 'half', 'other'))
   run(whole, 2, **private)
   shutil.copytree(whole, half)
@@ -170,7 +180,7 @@ def test_noise_follows_from_a_secret_of_the_run(in_process, tmp_path):
     run(whole, 6, **private)
 
 
-def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
+def test_a_secret_is_kept_with_its_checkpoints_and_only_where_there_is_noise(tmp_path):
   hidden = tiny.hidden(1.0, 1.0, 2.0, secret=True)
 
   def draw(how, run=0):
@@ -185,6 +195,13 @@ def test_without_noise_or_by_flag_the_seed_is_that_of_the_user(tmp_path):
     dataclasses.replace(hidden, dp_noise_seed='public'),
   ):
     assert draw(how) == 7
+  checkpoints.prepare(tmp_path)
+  checkpoints.keep_secret(tmp_path, 5)
+  checkpoints.keep_secret(tmp_path, 5)
+  with pytest.raises(errors.InputError, match='another process'):
+    checkpoints.keep_secret(tmp_path, 6)
+  assert checkpoints.seed_of(hidden, tmp_path, 0) == 5
+  assert (tmp_path / 'checkpoints').stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize(
@@ -200,24 +217,17 @@ def test_exact_class_shares_are_refused(changes, tmp_path):
   )
 
 
-def test_a_secret_is_never_replaced_and_belongs_to_its_checkpoints(tmp_path):
-  hidden = tiny.hidden(1.0, 1.0, 2.0, secret=True)
-  checkpoints.prepare(tmp_path)
-  checkpoints.keep_secret(tmp_path, 5)
-  checkpoints.keep_secret(tmp_path, 5)
-  with pytest.raises(errors.InputError, match='another process'):
-    checkpoints.keep_secret(tmp_path, 6)
-  assert checkpoints.seed_of(hidden, tmp_path, 0) == 5
-  assert (tmp_path / 'checkpoints').stat().st_mode & 0o777 == 0o700
-
-
 @pytest.mark.slow
 def test_a_private_run_with_probabilities_of_a_file_is_evaluated(in_process, tmp_path):
   file = tmp_path / 'p.csv'
   lines = [f'{i},{1 / 30}' for i in range(30)]
   file.write_text('\n'.join(['class,probability', *lines]))
-  given = {'dp': 'central', 'calibration': 'prior', 'calibration_tau': 0.5}
-  given['calibration_probabilities'] = str(file)
+  given = {
+    'dp': 'central',
+    'calibration': 'prior',
+    'calibration_tau': 0.5,
+    'calibration_probabilities': str(file),
+  }
   config = configuration.resolve(
     'glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given}
   )

@@ -39,8 +39,13 @@ def test_shares_equal_a_loop(sets):
 def test_statistics_leave_out_who_has_none():
   scores = np.array([np.nan, *np.arange(1, 21) / 20])
   found = client_scores.statistics(np.random.default_rng(0).permutation(scores))
-  expected = {'mean': 0.525, 'median': 0.525, 'p10': 0.145, 'worst': 0.075}
-  expected['std'] = np.std(np.arange(1, 21) / 20)
+  expected = {
+    'mean': 0.525,
+    'median': 0.525,
+    'p10': 0.145,
+    'worst': 0.075,
+    'std': np.std(np.arange(1, 21) / 20),
+  }
   assert found == pytest.approx(expected)
   assert client_scores.statistics(np.array([0.5]))['worst'] == 0.5
   assert all(np.isnan([*client_scores.statistics(scores[:1]).values()]))

@@ -322,8 +322,15 @@ def test_scores_of_validation_are_of_its_examples_alone(setting):
   held = pool.in_memory(*some(300, 12))
   dataset = dataclasses.replace(dataset, validation=held)
   capped = 'pc@1', 'pc@3', 'pc@5'
-  names = ('top1', 'top1_validation', 'ndcg@10_validation', 'hit@10')
-  names += 'pc_mean', 'pc_mean_validation', *capped
+  names = (
+    'top1',
+    'top1_validation',
+    'ndcg@10_validation',
+    'hit@10',
+    'pc_mean',
+    'pc_mean_validation',
+    *capped,
+  )
   measured = evaluation.Evaluator(model, dataset, names)(weights)
 
   def of(examples):

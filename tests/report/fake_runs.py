@@ -58,8 +58,7 @@ def write_run(
   metrics = metrics_csv(seed, top1, rows, rounds, initial)
   (path / 'metrics.csv').write_text(metrics)
   if finished:
-    scores = {'top1': top1, 'map@10': top1 / 3, 'map@r': top1 / 2}
-    scores['train_top1'] = None
+    scores = {'top1': top1, 'map@10': top1 / 3, 'map@r': top1 / 2, 'train_top1': None}
 
     def sent(base, each):
       return None if rows is None else base + each * rows

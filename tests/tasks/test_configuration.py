@@ -10,8 +10,17 @@ from tff_xc.algorithms import registry as algorithms
 from tff_xc.report import run_files
 
 COSINES = {'fedaws', 'fedaws_baseline1', 'fedaws_baseline2'}
-ONE_LABEL = COSINES | {'fedss', 'negonly', 'posonly', 'fedaws_posonly', 'fedir'}
-ONE_LABEL |= {'fedrs', 'fedlc', 'fedproto', 'logit_adjustment'}
+ONE_LABEL = COSINES | {
+  'fedss',
+  'negonly',
+  'posonly',
+  'fedaws_posonly',
+  'fedir',
+  'fedrs',
+  'fedlc',
+  'fedproto',
+  'logit_adjustment',
+}
 # Tasks with the user's own data need a path. Other tasks have a default.
 MINE = {'data_dir': 'mine'}
 LINEAR = {'femnist', 'celeba', 'shakespeare', 'glyphs-femnist'} | {
@@ -43,10 +52,17 @@ def test_a_task_refuses_what_does_not_fit_and_names_what_does(task):
 def test_cifar_has_the_published_rates(name, rounds):
   """Compares with Hsu, Qi and Brown (arXiv:2003.08082), section 6.5 and fig. 8."""
   config = run_files.flat(configuration.resolve(f'{name}-dirichlet', 'fedavgm'))
-  expected = {'client_learning_rate': 0.01, 'batch_size': 64}
-  expected |= {'weight_decay': 4e-4, 'local_epochs': 1, 'num_clients': 100}
-  expected |= {'clients_per_round': 10, 'server_momentum': 0.9}
-  assert {**expected, 'rounds': rounds}.items() <= config.items()
+  expected = {
+    'client_learning_rate': 0.01,
+    'batch_size': 64,
+    'weight_decay': 4e-4,
+    'local_epochs': 1,
+    'num_clients': 100,
+    'clients_per_round': 10,
+    'server_momentum': 0.9,
+    'rounds': rounds,
+  }
+  assert expected.items() <= config.items()
 
 
 def test_clients_that_keep_their_model_hold_all_of_it():
@@ -77,9 +93,6 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
   assert best_by(validation=0.0, **chosen) == 'pc_mean'
 
 
-OWN = {'data_dir': 'a.npz'}
-
-
 @pytest.mark.parametrize(
   ('task', 'algorithm', 'changes'),
   [
@@ -89,11 +102,11 @@ OWN = {'data_dir': 'a.npz'}
     ('glyphs', 'moon', {'robust_aggregation': 'clipping'}),
     ('bibtex', 'centralized', {'embedding_dim': 8}),
     ('bibtex-sets', 'fedmlh', {'validation': 0.0}),
-    ('images', 'fedaws', OWN | {'encoder': 'mobilenet_v2', 'bottleneck': False}),
-    ('images', 'fedavg', OWN | {'encoder': 'my.module:f'}),
-    ('sparse-text', 'fedavg', OWN | {'data_seed': 3}),
-    ('items', 'fedss', OWN | {'local_epochs': 1}),
-    ('items', 'fedss', OWN | {'hidden_dim': 8}),
+    ('images', 'fedaws', MINE | {'encoder': 'mobilenet_v2', 'bottleneck': False}),
+    ('images', 'fedavg', MINE | {'encoder': 'my.module:f'}),
+    ('sparse-text', 'fedavg', MINE | {'data_seed': 3}),
+    ('items', 'fedss', MINE | {'local_epochs': 1}),
+    ('items', 'fedss', MINE | {'hidden_dim': 8}),
   ],
 )
 def test_what_a_run_recorded_is_its_configuration(task, algorithm, changes):

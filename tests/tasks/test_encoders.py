@@ -109,9 +109,17 @@ def test_cropped_runs_resume_with_the_same_digits(crop, in_process, built_once, 
   np.savez(path, x=images, y=numbers % 4, client=numbers % 3)
 
   def config(rounds, rotate=5.0):
-    given = {'crop': crop, 'embedding_dim': 4, 'negatives': 1}
-    given |= {'clients_per_round': 2, 'eval_every': 1, 'data_dir': str(path)}
-    return resolve(True, rounds=rounds, rotate=rotate, **given)
+    return resolve(
+      True,
+      rounds=rounds,
+      rotate=rotate,
+      crop=crop,
+      embedding_dim=4,
+      negatives=1,
+      clients_per_round=2,
+      eval_every=1,
+      data_dir=str(path),
+    )
 
   straight = trained(config(2), tmp_path / 'straight')
   trained(config(1), tmp_path / 'resumed')

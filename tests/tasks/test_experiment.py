@@ -139,8 +139,12 @@ def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
     path = tmp_path / f'class{i % 2}' / f'{i}.png'
     path.parent.mkdir(exist_ok=True)
     Image.fromarray(np.full([8, 8, 3], 30 * i, np.uint8)).save(path)
-  given = {'image_size': 8, 'split': 'iid:2', 'clients_per_round': 2}
-  given |= {'data_dir': str(tmp_path)}
+  given = {
+    'image_size': 8,
+    'split': 'iid:2',
+    'clients_per_round': 2,
+    'data_dir': str(tmp_path),
+  }
   config = configuration.resolve('images', 'fedavg', given)
   before = experiment.own_values(config, str(tmp_path))[1](0)[0].x
   _, values_of, check = experiment.own_values(config, str(tmp_path))
@@ -153,8 +157,7 @@ def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
 
 
 def test_what_is_held_out_of_clients_does_not_train():
-  changes = {**small_data.GLYPHS, 'unseen_clients': 0.25}
-  changes |= {'client_test_fraction': 0.25}
+  changes = {**small_data.GLYPHS, 'unseen_clients': 0.25, 'client_test_fraction': 0.25}
   config = configuration.resolve('glyphs', 'fedss', changes)
   made = experiment.assemble(config)
   dataset = made.dataset
@@ -169,17 +172,16 @@ def test_what_is_held_out_of_clients_does_not_train():
 
 
 def test_more_metrics_are_measured_or_refused(in_process):
-  def resolve(task, more):
-    return configuration.resolve(task, 'fedss', {'more_metrics': more})
+  def resolve(**changes):
+    return configuration.resolve('glyphs', 'fedss', changes)
 
-  assert resolve('glyphs', '')['more_metrics'] == ''
-  found = experiment.assemble(resolve('glyphs', 'top5, hit@5'))
+  assert resolve(more_metrics='')['more_metrics'] == ''
+  found = experiment.assemble(resolve(more_metrics='top5, hit@5'))
   assert found.metrics[0] == 'top1'
   assert found.metrics[-2:] == ('top5', 'hit@5')
   with pytest.raises(errors.InputError, match='propensity'):
-    experiment.assemble(resolve('glyphs', 'psp@1'))
-  best = configuration.resolve('glyphs', 'fedss', {'more_metrics': 'hit@5', 'best_by': 'hit@5'})
-  assert best['best_by'] == 'hit@5'
+    experiment.assemble(resolve(more_metrics='psp@1'))
+  assert resolve(more_metrics='hit@5', best_by='hit@5')['best_by'] == 'hit@5'
 
 
 def test_the_prior_of_classes_is_that_of_training_examples_alone():
@@ -191,16 +193,21 @@ def test_the_prior_of_classes_is_that_of_training_examples_alone():
   assert counts.tolist() == [0, 2, 0, 0]
 
 
-SMALL = {'num_classes': 12, 'num_clients': 6, 'classes_per_client': 3}
-SMALL |= {'examples_per_client': 5, 'embedding_dim': 4, 'hidden_dim': 4}
-
-
 @pytest.mark.parametrize(
   ('changes', 'warned'),
   [({'rounds': 8}, True), ({'rounds': 9}, False), ({'rounds': 9, 'clients_per_round': 1}, True)],
 )
 def test_training_warns_of_few_visits(changes, warned):
-  given = {**SMALL, 'clients_per_round': 2, **changes}
+  given = {
+    'num_classes': 12,
+    'num_clients': 6,
+    'classes_per_client': 3,
+    'examples_per_client': 5,
+    'embedding_dim': 4,
+    'hidden_dim': 4,
+    'clients_per_round': 2,
+    **changes,
+  }
   found = experiment.assemble(configuration.resolve('features', 'fedss', given))
   assert any('participates in' in text for text in found.warnings) == warned
   task = tasks.get('glyphs-landmarks')  # The paper of this task has so few rounds.

@@ -60,8 +60,13 @@ def test_settings_are_those_of_turbosvm_fl(name):
     assert config['eval_every'] == (5 if 'shakespeare' in name else 1)
     options = config['options']
     assert (options['min_examples'], options['test_examples']) == (least, 0)
-    expected = {'client_learning_rate': client, 'batch_size': batch, **rates}
-    expected |= {'local_epochs': 1, 'clients_per_round': 8}
+    expected = {
+      'client_learning_rate': client,
+      'batch_size': batch,
+      'local_epochs': 1,
+      'clients_per_round': 8,
+      **rates,
+    }
     assert expected.items() <= config['hyperparameters'].items()
 
 
@@ -118,8 +123,13 @@ def test_no_more_is_read_than_the_names(tmp_path):
 
 @pytest.mark.slow
 def test_two_rounds_of_five_real_writers(tmp_path, data_dir, in_process):
-  given = {'min_examples': 1, 'clients_per_round': 3, 'rounds': 2}
-  given |= {'embedding_dim': 16, 'data_dir': str(data_dir)}
+  given = {
+    'min_examples': 1,
+    'clients_per_round': 3,
+    'rounds': 2,
+    'embedding_dim': 16,
+    'data_dir': str(data_dir),
+  }
   config = configuration.resolve('femnist', 'fullsoftmax', given)
   summary = experiment.assemble(config).run(str(tmp_path / 'run'))
   assert np.isfinite(summary['final']['top1'])

@@ -153,8 +153,11 @@ def test_a_default_number_of_clients_fits(tmp_path):
 
 @pytest.mark.parametrize(('replace', 'expected'), [(False, 3), (True, 256)])
 def test_a_default_number_of_virtual_clients_fits(replace, expected, tmp_path):
-  given = {'data_dir': write_text(tmp_path / 'a.txt'), 'split': 'iid:3'}
-  given['virtual_client_replace'] = replace
+  given = {
+    'data_dir': write_text(tmp_path / 'a.txt'),
+    'split': 'iid:3',
+    'virtual_client_replace': replace,
+  }
   found = experiment.assemble(configuration.resolve('sparse-text', 'fedvc', given))
   assert found.algorithm.sampling.clients_per_round == expected
   found.algorithm.sampling.cohorts(found.dataset, 0)

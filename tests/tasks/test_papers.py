@@ -68,16 +68,6 @@ def test_every_digit_is_the_papers(name):
   assert zlib.crc32('\n'.join(rows).encode()) == CHECKED[name]
 
 
-def paper_table(number, rows):
-  return table.PaperTable(
-    paper='P',
-    number=number,
-    source='arXiv:1',
-    caption='',
-    forms={'paper': table.Form('', tuple(rows))},
-  )
-
-
 def test_values_changes_and_grids_are_read_as_printed(monkeypatch):
   text = """table,scale,row,task,algorithm,changes,metric,at,published,std,bound
 table1,paper,1,glyphs,fedss,negatives=5,top1,0.7,91.6,18.2,
@@ -184,7 +174,13 @@ def test_a_row_is_relative_to_a_row_with_its_settings():
       ('a', 'fedavg', {'k': 5, 'm': 3}),
     )
   ]
-  t = paper_table('Table 1', rows)
+  t = table.PaperTable(
+    paper='P',
+    number='Table 1',
+    source='arXiv:1',
+    caption='',
+    forms={'paper': table.Form('', tuple(rows))},
+  )
   assert t.reference(rows[3], rows) is rows[2]
   assert t.reference(rows[4], rows) is None
   t = dataclasses.replace(t, relative_to='fedavg')

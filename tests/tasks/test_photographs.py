@@ -47,9 +47,7 @@ def test_all_rules_and_the_papers_tasks_are_here():
 
 
 V3 = {'encoder': 'mobilenet_v3', 'image_size': 224, 'crop': 'random'}
-V2 = {'encoder': 'mobilenet_v2', 'image_size': 299, 'crop': 'scale'}
 MOMENTUM = {'server_learning_rate': 1.0, 'server_momentum': 0.9}
-VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
 
 
 @pytest.mark.parametrize(
@@ -70,8 +68,13 @@ VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
       {'importance_weights': 'train'},
     ),
     ('gld23k', 'fedir', (), {'importance_weights': 'train'}),
-    ('inaturalist-geo-3k', 'fedavg', (0.01, 64, 10, 5_000, 1, 4e-5), V2),
-    ('inaturalist-geo-3k', 'fedvc', (), VIRTUAL),
+    (
+      'inaturalist-geo-3k',
+      'fedavg',
+      (0.01, 64, 10, 5_000, 1, 4e-5),
+      {'encoder': 'mobilenet_v2', 'image_size': 299, 'crop': 'scale'},
+    ),
+    ('inaturalist-geo-3k', 'fedvc', (), {'virtual_client_size': 256, 'batch_size': 64}),
     # The classes of this data set are balanced.
     ('inaturalist-user-120k', 'fedir', (), {'importance_weights': 'uniform'}),
     ('sop', 'fedss', (0.01, 32, 32, 2_000, 1, 0.0), {**V3, **MOMENTUM}),
@@ -80,8 +83,14 @@ VIRTUAL = {'virtual_client_size': 256, 'batch_size': 64}
 )
 def test_the_papers_settings(task, algorithm, of_clients, more):
   config = run_files.flat(resolve(task, algorithm))
-  names = ('client_learning_rate', 'batch_size', 'clients_per_round', 'rounds')
-  names += ('local_epochs', 'weight_decay')
+  names = (
+    'client_learning_rate',
+    'batch_size',
+    'clients_per_round',
+    'rounds',
+    'local_epochs',
+    'weight_decay',
+  )
   expected = dict(zip(names, of_clients, strict=False)) | more
   assert expected.items() <= config.items()
   assert ('embedding_dim' in config) == (not task.startswith('inaturalist'))
@@ -181,8 +190,14 @@ def test_the_whole_path(tmp_path, in_process):
   make_splits.make(request, str(folder), {}, str(output))
 
   def run(algorithm, name, **changes):
-    given = {'data_dir': str(tmp_path), 'image_size': 32, 'rounds': 2}
-    given |= {'clients_per_round': 2, 'eval_every': 2, **changes}
+    given = {
+      'data_dir': str(tmp_path),
+      'image_size': 32,
+      'rounds': 2,
+      'clients_per_round': 2,
+      'eval_every': 2,
+      **changes,
+    }
     config = configuration.resolve('sop', algorithm, given)
     return experiment.assemble(config).run(str(tmp_path / name))
 

@@ -69,8 +69,12 @@ def test_each_class_of_glyphs_may_have_a_client():
 
 def test_options_of_glyphs_reach_the_data():
   task = registry.get('glyphs')
-  shape = {'num_classes': 10**6, 'num_clients': 7, 'classes_per_client': 4}
-  shape['examples_per_client'] = 9
+  shape = {
+    'num_classes': 10**6,
+    'num_clients': 7,
+    'classes_per_client': 4,
+    'examples_per_client': 9,
+  }
 
   def labels_of(dataset):
     return [dataset.train.labels(client) for client in dataset.train.client_ids]
