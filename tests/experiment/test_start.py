@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from launch import export, trained
 from tasks import configuration, experiment
@@ -27,11 +26,10 @@ def run(path, algorithm='fedavg', rounds=1, **changes):
   return pd.read_csv(path / 'metrics.csv')
 
 
-@pytest.fixture(scope='module')
-def untrained(in_process_context, tmp_path_factory):
+@pytest.fixture
+def untrained(in_process, tmp_path):
   """Returns the directory of a run whose checkpoint has the initial weights of another seed."""
-  tff.framework.set_default_context(in_process_context)
-  path = tmp_path_factory.mktemp('untrained') / 'run'
+  path = tmp_path / 'untrained'
   return test_evaluate.untrained(path, 'glyphs', 'fedavg', seed=1, **small_data.GLYPHS)
 
 
@@ -58,7 +56,6 @@ def test_round_0_scores_as_an_untrained_source(in_process, untrained, tmp_path, 
 def source(tmp_path_factory):
   """A run of three rounds. Its scores differ from those of random initial weights."""
   path = tmp_path_factory.mktemp('source') / 'run'
-  path.parent.mkdir(exist_ok=True)
   experiment.install_runtime(configuration.resolve('glyphs', 'fedavg'))
   return path, run(path, rounds=3, **SOURCE)
 
@@ -144,12 +141,11 @@ def test_what_does_not_fit_is_refused(tmp_path):
   _, found, _ = started(['a', 'b'], ['a', 'c'], dim=5, with_rows=False)
   assert found.class_table.shape == (2, 4)
   _, model = small_data.images()
-  arrays = {'tables/class': np.zeros([8, 4], np.float32)}
-  for kernel, told in (([256, 9], r'256, 9'), (None, 'missing')):
-    if kernel:
-      arrays['encoder/kernel'] = np.zeros(kernel, np.float32)
-    else:
-      del arrays['encoder/kernel']
+  table = {'tables/class': np.zeros([8, 4], np.float32)}
+  for arrays, told in (
+    ({**table, 'encoder/kernel': np.zeros([256, 9], np.float32)}, r'256, 9'),
+    (table, 'missing'),
+  ):
     with pytest.raises(errors.InputError, match=told):
       start.started(model, None, start.Source(arrays, None, 8), 'there')
   (tmp_path / 'run').mkdir()
@@ -193,11 +189,9 @@ def test_buckets_do_not_go_by_the_names_of_as_many_classes():
 
 def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):
   """A sweep and `launch.reproduce` check this before they read data."""
-  first, second = tmp_path / 'first', tmp_path / 'second'
-  first.mkdir()
-  second.mkdir()
-  path = tmp_path / 'run'
-  path.mkdir()
+  first, second, path = (tmp_path / name for name in ('first', 'second', 'run'))
+  for folder in (first, second, path):
+    folder.mkdir()
 
   def of(source):
     return configuration.resolve('glyphs', 'fedss', {'start_from': source and str(source)})

@@ -65,10 +65,6 @@ class MlflowClient:
   def set_terminated(self, run, status): tell('end', int(status != 'FINISHED'))
 """
 )
-ENTITIES = """
-Metric = lambda *parts: parts
-Param = lambda *parts: parts
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +72,7 @@ def modules(tmp_path, monkeypatch):
   folder = tmp_path / 'modules'
   (folder / 'mlflow').mkdir(parents=True)
   (folder / 'mlflow' / '__init__.py').write_text(MLFLOW)
-  (folder / 'mlflow' / 'entities.py').write_text(ENTITIES)
+  (folder / 'mlflow' / 'entities.py').write_text('Metric = Param = lambda *parts: parts')
   (folder / 'wandb.py').write_text(WANDB)
   monkeypatch.syspath_prepend(folder)
   monkeypatch.chdir(tmp_path)

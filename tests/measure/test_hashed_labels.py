@@ -7,15 +7,16 @@ import scipy.sparse
 from tff_xc.data import hashing
 from tff_xc.measure import hashed_labels
 
-CONFIGURATIONS = [
-  (3_993, 4, 250, 112),
-  (30_938, 4, 1_000, 313),
-  (131_073, 4, 4_000, 644),
-  (312_330, 8, 5_000, 32),
-]
 
-
-@pytest.mark.parametrize(('labels', 'tables', 'buckets', 'least'), CONFIGURATIONS)
+@pytest.mark.parametrize(
+  ('labels', 'tables', 'buckets', 'least'),
+  [
+    (3_993, 4, 250, 112),
+    (30_938, 4, 1_000, 313),
+    (131_073, 4, 4_000, 644),
+    (312_330, 8, 5_000, 32),
+  ],
+)
 def test_lemma_2_holds_in_the_papers_configurations(labels, tables, buckets, least):
   found = hashed_labels.least_buckets(labels, tables, 0.05)
   assert abs(found - least) <= 1  # The paper rounds its numbers.

@@ -167,10 +167,9 @@ def test_tffs_own_files_need_no_split(tmp_path):
 def test_products_are_retrieved_from_their_zip(tmp_path, capsys):
   ids = [f'{c}_final/{i}_0.JPG' for c in ('bicycle', 'mug') for i in range(4)]
   images_on_disk.write(tmp_path / sop.FOLDER, ids)
-  (tmp_path / 'sop').mkdir()
+  split(tmp_path / 'sop' / 'sop', ids[:3] + ids[4:7], (ids[3], ids[7]))
   path = str(tmp_path / 'sop' / sop.FOLDER)
   shutil.make_archive(path, 'zip', tmp_path, sop.FOLDER)
-  split(tmp_path / 'sop' / 'sop', ids[:3] + ids[4:7], (ids[3], ids[7]))
   options = resolve('sop', encoder='small', image_size=16)['options']
   dataset, _ = registry.get('sop').load(str(tmp_path), options)
   assert dataset.num_classes == 2
