@@ -43,8 +43,7 @@ def test_virtual_features_have_these_statistics():
     np.testing.assert_allclose(np.cov(own, rowvar=False), gaussians.covariances[label], atol=0.1)
   alone = features[labels == 3]
   np.testing.assert_allclose(alone, np.tile(EMBEDDINGS[-1], [20_000, 1]))
-  again = ccvr.virtual(gaussians, 20_000, 1)[0]
-  np.testing.assert_array_equal(features, again)
+  np.testing.assert_array_equal(features, ccvr.virtual(gaussians, 20_000, 1)[0])
 
 
 def test_training_equals_the_numpy_reference():

@@ -28,8 +28,7 @@ def save(path, *rounds, **more):
   """Saves a state after each of these rounds, with as many `ids` as rounds are done."""
   checkpoints.prepare(path)
   for done in rounds:
-    ids = {'ids': np.arange(done)}
-    oldest = checkpoints.save(path, state(number=done), done, ids, **more)
+    oldest = checkpoints.save(path, state(number=done), done, {'ids': np.arange(done)}, **more)
   return oldest
 
 
@@ -53,8 +52,7 @@ def newest(path, capsys, where='') -> str:
   np.testing.assert_array_equal(more['ids'], np.arange(done))
   assert ('round 8 is damaged' in told) == (done == 4), where
   assert told.count('\n') == (done == 4)
-  expected = state(number=done)
-  tf.nest.map_structure(np.testing.assert_array_equal, found, expected)
+  tf.nest.map_structure(np.testing.assert_array_equal, found, state(number=done))
   assert found.weights['encoder']['bias'].dtype == np.float32
   return {4: 'the one before', 8: 'sound'}[done]
 

@@ -308,8 +308,7 @@ class Source:
         raise errors.InputError('a.jpg is damaged')
       return np.full(self._size, 100 * round_number + place, np.uint8)
 
-    values = cohort.Values(value, range(CLIENTS))
-    return cohort.Cohort(values, round_number, ('a',))
+    return cohort.Cohort(cohort.Values(value, range(CLIENTS)), round_number, ('a',))
 
   def wait(self, count):
     """Waits until `count` values are read, and checks a moment later that no more were read."""
@@ -346,8 +345,7 @@ def test_the_bound_in_bytes_holds(most, read, monkeypatch):
 
 
 def test_any_order_a_second_time_and_an_error_where_the_value_is_used():
-  source = Source(bad=(1, 1))
-  with ahead.Ahead(source.of, 3) as cohorts:
+  with ahead.Ahead(Source(bad=(1, 1)).of, 3) as cohorts:
     examples = cohorts(0).examples
     for place in (3, 1, 5, 1, 0, 2, 4):
       assert examples[place][0] == place

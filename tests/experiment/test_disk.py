@@ -175,8 +175,7 @@ def test_a_file_system_may_not_know_how_to_sync_a_folder(tmp_path, monkeypatch):
 
 def test_a_checkpoint_comes_after_all_that_it_counts_on(events, tmp_path):
   """Only later rows of metrics.csv may be lost, because a resumed run writes them again."""
-  path = tmp_path / 'run'
-  run(path, rounds=7)
+  run(tmp_path / 'run', rounds=7)
   saved = [e for e in events if re.match(r'round_\d', e[1])]
   assert saved == [('replace', f'round_{r}.npz') for r in (3, 6, 7)]
   begin = 0

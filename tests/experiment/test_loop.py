@@ -278,8 +278,7 @@ class Dropping(doubling.Doubling):
     if round_number in {*self._dropped, *self._empty}:
       unmeasured = ('loss', 'class_rows', 'class_rows_largest')
       output.metrics.update(dict.fromkeys(unmeasured, float('nan')))
-      dropped = round_number in self._dropped
-      output.metrics['clients_dropped'] = 2.0 if dropped else 0.0
+      output.metrics['clients_dropped'] = 2.0 if round_number in self._dropped else 0.0
     return output
 
 

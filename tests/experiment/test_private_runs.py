@@ -46,8 +46,7 @@ def test_each_client_comes_by_itself(data):
   found = sampling.participation(data)
   assert found == ('poisson', 0.25)
   assert cohort.UniformClients(10).participation(data)[0] == 'fixed'
-  left = cohort.Dropout(sampling, 0.5)
-  assert left.participation(data) == found
+  assert cohort.Dropout(sampling, 0.5).participation(data) == found
 
 
 def test_virtual_clients_come_in_proportion_to_their_examples(data):
@@ -58,8 +57,7 @@ def test_virtual_clients_come_in_proportion_to_their_examples(data):
   counts = np.bincount(np.concatenate(rounds), minlength=CLIENTS)
   p = np.minimum(1.0, 10 * sizes / sizes.sum())
   assert np.abs(counts - 400 * p).max() < 5 * math.sqrt(100)
-  found = sampling.participation(data)
-  assert found[1] == pytest.approx(p.max())
+  assert sampling.participation(data)[1] == pytest.approx(p.max())
   with pytest.raises(errors.InputError, match='client_sampling=poisson'):
     cohort.VirtualClients(10, 4).participation(data)
 
@@ -96,8 +94,7 @@ def test_epsilon_is_a_column_and_goes_on_after_a_stop(in_process, tmp_path):
     pd.read_csv(tmp_path / name / 'metrics.csv') for name in ('straight', 'resumed')
   )
   assert found['epsilon'][0] == 0
-  sampling = privacy_loss.Sampling('poisson', 0.25)
-  accountant = privacy_loss.Accountant(0.8, sampling, 1e-5)
+  accountant = privacy_loss.Accountant(0.8, privacy_loss.Sampling('poisson', 0.25), 1e-5)
   for rounds in (2, 4):
     assert found['epsilon'][rounds] == accountant.epsilon(rounds)
   assert np.isnan(found['epsilon'][1])
@@ -232,8 +229,7 @@ def test_a_private_run_with_probabilities_of_a_file_is_evaluated(in_process, tmp
     'glyphs', 'fedavg', {**SMALL, 'rounds': 2, 'eval_every': 1, **given}
   )
   experiment.run(config, tmp_path / 'run')
-  found = trained.restore(str(tmp_path / 'run'))
-  assert found.rounds == 2
+  assert trained.restore(str(tmp_path / 'run')).rounds == 2
   file.write_text('\n'.join(['class,probability', '0,0.9', *lines[1:]]))
   with pytest.raises(errors.InputError, match='calibration_probabilities'):
     experiment.run({**config, 'rounds': 3}, tmp_path / 'run')

@@ -85,8 +85,7 @@ def test_bytes_before_a_resume_count_and_its_times_do_not(capsys):
 def test_a_line_has_the_first_scores_that_fit(width, monkeypatch, capsys):
   monkeypatch.setenv('COLUMNS', str(width))
   names = [f'pc@{k}_infrequent' for k in range(20)]
-  schedule = progress_lib.Schedule(4, 2, 4)
-  shown = progress_lib.Progress(schedule, names, [], Clock())
+  shown = progress_lib.Progress(progress_lib.Schedule(4, 2, 4), names, [], Clock())
   nothing = dict.fromkeys(('bytes_down_per_client', 'bytes_up_per_client'), 0.0)
   shown.round_done({**ROW, **nothing}, {names[0]: 0.5})  # A round without clients.
   shown.round_done(ROW, dict.fromkeys(reversed(names), 0.5))

@@ -85,8 +85,7 @@ def test_clients_are_counted():
     ['c', 'trained', 0, 1, 1],
     ['u', 'unseen', 1, 2, 2],
   ]
-  alone = client_scores.clients(_set(unseen=UNSEEN))
-  assert alone['client'].tolist() == ['u']
+  assert client_scores.clients(_set(unseen=UNSEEN))['client'].tolist() == ['u']
   with pytest.raises(errors.InputError, match='client_test_fraction'):
     client_scores.clients(_set())
 

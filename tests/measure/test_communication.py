@@ -50,10 +50,8 @@ def test_what_travels_without_ids_without_rows_and_without_clients():
   # they receive 72 + 348 and send 4 more.
   saving = selecting.saving(sum(down_and_up(selecting, **{'class': 5})))
   assert saving == pytest.approx(1 - (132 + 176) / (420 + 424))
-  fixed = messages('fedaws_baseline2')
-  assert down_and_up(fixed, **{'class': 5})[1] == 20 + encoder + 4
-  pooled = messages('centralized')
-  assert down_and_up(pooled, **{'class': n}) == (0, 0)
+  assert down_and_up(messages('fedaws_baseline2'), **{'class': 5})[1] == 20 + encoder + 4
+  assert down_and_up(messages('centralized'), **{'class': n}) == (0, 0)
 
 
 @pytest.mark.parametrize(

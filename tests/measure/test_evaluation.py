@@ -97,8 +97,7 @@ def test_no_ranking_has_the_classes_that_an_example_has_seen(setting, monkeypatc
   dataset = dataclasses.replace(dataset, test=test)
   monkeypatch.setattr(evaluation, '_RANKED_AT_ONCE', 512)
   monkeypatch.setattr(evaluation, '_RANKS', 100)
-  names = ('hit@1', 'hit@10', 'ndcg@5', 'top1')
-  evaluate = evaluation.Evaluator(model, dataset, names)
+  evaluate = evaluation.Evaluator(model, dataset, ('hit@1', 'hit@10', 'ndcg@5', 'top1'))
   measured = evaluate(weights)
   scores = unit(x @ weights.encoder['kernel'].numpy())
   scores = scores @ unit(weights.class_table.numpy()).T
@@ -143,8 +142,7 @@ def test_the_test_loss_is_scikit_learns_log_loss(setting, monkeypatch, scores):
   logits = x @ weights.encoder['kernel'].numpy() @ table[:, :-1].T + table[:, -1]
   wanted = metrics.log_loss(y, scipy.special.softmax(logits, axis=1), labels=range(12))
   monkeypatch.setattr(evaluation, '_SCORES', scores)
-  names = ('test_loss', 'top1')
-  measured = evaluation.Evaluator(model, dataset, names)(weights)
+  measured = evaluation.Evaluator(model, dataset, ('test_loss', 'top1'))(weights)
   assert measured == pytest.approx(
     {'test_loss': wanted, 'top1': (logits.argmax(1) == y).mean()}, rel=1e-5
   )
@@ -241,8 +239,7 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   assert measured['p@5'] == pytest.approx(p5)
   assert 0 < measured['psp@1'] != measured['p@1']
   hits = [naive_order(weights, x)[:, 0] == y for x, y in map(dataset.train.examples, ('c0', 'c2'))]
-  together = np.concatenate(hits).mean()
-  assert measured['train_top1'] == pytest.approx(together)
+  assert measured['train_top1'] == pytest.approx(np.concatenate(hits).mean())
   assert len(traces) == 1  # Block sizes do not cause retracing.
   evaluate, train = evaluation.Evaluator(model, dataset, ()), dataset.train
   for name in ('c0', 'c1'):  # One client has no examples.
@@ -344,5 +341,4 @@ def test_scores_of_validation_are_of_its_examples_alone(setting):
     assert other[name] == measured[f'{name}_validation']
   assert measured['pc_mean'] == pytest.approx(np.mean([measured[name] for name in capped]))
   with pytest.raises(ValueError, match='validation'):
-    lacks = dataclasses.replace(dataset, validation=None)
-    evaluation.Evaluator(model, lacks, names)
+    evaluation.Evaluator(model, dataclasses.replace(dataset, validation=None), names)

@@ -76,8 +76,7 @@ def test_theorem_1_the_error_of_a_centroid_is_its_spread_over_its_positives(kind
 
 def test_an_average_bucket_of_amazon_titles_has_32_times_a_labels_positives():
   expected = hashed_labels.expected_positives(np.ones(131_073), 4_000).mean()
-  found = hashed_labels.mean_load(131_073, 4, 4_000)
-  assert 32 < found == pytest.approx(expected, rel=0.01)
+  assert 32 < hashed_labels.mean_load(131_073, 4, 4_000) == pytest.approx(expected, rel=0.01)
 
 
 def divergence(p, q):
@@ -91,5 +90,4 @@ def test_divergences_are_those_of_the_definition():
   shares = [(c + 0.5 * everything) / (c.sum() + 0.5) for c in counts]
   for i in range(3):
     for j in range(3):
-      wanted = divergence(shares[i], shares[j])
-      assert found[i, j] == pytest.approx(wanted, abs=1e-12)
+      assert found[i, j] == pytest.approx(divergence(shares[i], shares[j]), abs=1e-12)

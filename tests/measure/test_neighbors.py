@@ -19,8 +19,7 @@ def test_exact_neighbours_are_those_of_a_sort(spread):
   points = neighbors.unit(centre + spread * random.normal(size=[400, 6]))
   points[7] = points[300]  # These two points tie.
   queries = np.concatenate([points[295:305], points[:3]])
-  index = neighbors.build('exact', points)
-  found = index.find(queries, 20)
+  found = neighbors.build('exact', points).find(queries, 20)
   apart = neighbors.distances(queries, points, found)
   expected = naive(queries, points, 20)
   assert neighbors.recall(found, expected) > 0.99

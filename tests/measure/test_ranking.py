@@ -266,8 +266,7 @@ def test_distances_of_classes_are_those_of_a_naive_loop():
   collapsed = np.repeat(random.normal(size=(1, 9)), 50, axis=0)
   assert ranking.class_distances(collapsed) == (0.0, 0.0)
   collapsed[7] *= -1
-  apart = pytest.approx(2 * 49 / (50 * 49 / 2))
-  assert ranking.class_distances(collapsed) == (0.0, apart)
+  assert ranking.class_distances(collapsed) == (0.0, pytest.approx(2 * 49 / (50 * 49 / 2)))
   # The sample is always the same, and has no repetition.
   some = ranking.class_distances(rows, sample=20)
   assert some == ranking.class_distances(rows, sample=20)

@@ -71,8 +71,7 @@ def test_equal_rows_tie_and_the_lowest_wins(small_blocks, copies):
   """A few equal rows are scored one by one. Many equal rows fill every block."""
   x, table, _ = some(1, dims=67)
   table = np.concatenate([table[: 150 // copies]] * copies)
-  got = search.top_k(x, table, 7)
-  assert got.tolist() == naive_top(x, table, 7)
+  assert search.top_k(x, table, 7).tolist() == naive_top(x, table, 7)
 
 
 def test_near_ties_that_float32_gets_wrong(small_blocks):
@@ -90,8 +89,7 @@ def test_a_collapsed_table_gives_the_lowest_ids():
   x, table, _ = some(3, classes=1)
   table = np.repeat(table, 20_000, axis=0)
   for block in (2**12, 2**23):
-    got = search.top_k(x, table, 5, block=block)
-    assert (got == np.arange(5)).all()
+    assert (search.top_k(x, table, 5, block=block) == np.arange(5)).all()
   assert (search.top_k(x, np.zeros_like(table), 5) == np.arange(5)).all()
 
 
@@ -115,8 +113,7 @@ def test_sizes_that_float32_cannot_multiply(small_blocks, size):
   x, table, _ = (a.astype(np.float64) for a in some(7))
   for x_size, table_size in ((size, 1), (1, size), (size, size)):
     large_x, large_table = x * x_size, table * table_size
-    got = search.top_k(large_x, large_table, 5)
-    assert got.tolist() == naive_top(large_x, large_table, 5)
+    assert search.top_k(large_x, large_table, 5).tolist() == naive_top(large_x, large_table, 5)
 
 
 def test_biases_that_dwarf_scores_or_are_nearly_equal(small_blocks):
@@ -140,8 +137,7 @@ def test_biases_that_dwarf_scores_or_are_nearly_equal(small_blocks):
 
 def test_degenerate_sizes(small_blocks):
   x, table, _ = some(5, classes=3)
-  got = search.top_k(x, table, 5)
-  assert got.tolist() == naive_top(x, table, 5)
+  assert search.top_k(x, table, 5).tolist() == naive_top(x, table, 5)
   assert (search.top_k(x, table[:0], 2) == -1).all()
   assert search.top_k(x[:0], table, 2).shape == (0, 2)
 

@@ -32,8 +32,7 @@ def collect(tmp_path, *runs):
 
 
 def skewed(emd, **more):
-  options = {'options': {'concentration': emd}}
-  return {'emd': emd, 'settings': options, **more}
+  return {'emd': emd, 'settings': {'options': {'concentration': emd}}, **more}
 
 
 def band(frame, *args):
@@ -58,8 +57,7 @@ def test_bands_are_means_and_sample_stds_over_what_was_spent(runs):
 
 
 def test_what_a_client_is_sent_is_rows_times_dimensions(runs):
-  frame = tables.collect(runs)
-  [panel] = curves.points(frame)
+  [panel] = curves.points(tables.collect(runs))
   assert 'top-1' in panel.y_label
   assert 'number of class parameters' in panel.x_label
   points = panel.points[['x', 'mean', 'std']].to_numpy()

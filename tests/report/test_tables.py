@@ -263,8 +263,7 @@ def test_rounds_to_a_target_over_seeds(runs):
   frame = tables.collect([*seeds, alone], ['a', 'a', 'a', 'b'])
   table = tables.build(frame).set_index('algorithm', drop=False)
   assert table.loc['a', 'rounds_to_top1:0.4_mean'] == pytest.approx(40 / 3)
-  std = table.loc['a', 'rounds_to_top1:0.4_std']
-  assert std == pytest.approx(np.std([8, 12, 20], ddof=1))
+  assert table.loc['a', 'rounds_to_top1:0.4_std'] == pytest.approx(np.std([8, 12, 20], ddof=1))
   assert printed(table, 'a', 'top1:0.4') == '13.3 ± 6.1'
   assert printed(table, 'b', 'top1:0.4') == '1'
   given = targets.parse('map@10:0.4,top1:0.55')
@@ -272,8 +271,7 @@ def test_rounds_to_a_target_over_seeds(runs):
   for label, expected in (('a', ['>18 in 2 of 3 seeds', '>18']), ('b', ['>20', '1'])):
     found = [printed(table, label, each.name) for each in given]
     assert found == expected
-  text = tables.to_text(table, 100)
-  assert 'rounds to MAP@10 40 %' in text.splitlines()[0]
+  assert 'rounds to MAP@10 40 %' in tables.to_text(table, 100).splitlines()[0]
   [cells] = [row for row in rows_of(table) if row['algorithm'] == 'a']
   assert cells['rounds_to_map@10:0.4_by_seed'] == '16 >18 >18'
   assert cells['rounds_to_map@10:0.4_mean'] == ''
@@ -285,8 +283,7 @@ def test_sorted_by_rounds_to_a_target_or_refused(runs):
   found = [label.split()[0] for label in build(runs, 'top1:0.4').index]
   # The only seed of FullSoftmax reached the target. Not every seed of FedSS reached it.
   assert found.index('fullsoftmax') < found.index('fedss')
-  told = r'p@1:0.1.*have top1, .*top1:0.4'
-  with pytest.raises(errors.InputError, match=told):
+  with pytest.raises(errors.InputError, match=r'p@1:0.1.*have top1, .*top1:0.4'):
     build(runs, targets=targets.parse('top1:0.4,p@1:0.1'))
   # If runs have a target whose score is missing, its column is empty.
   runs[0].config['target'] = 'p@1:0.1'
@@ -358,8 +355,7 @@ def test_volatility_is_the_deviation_over_the_last_evaluations(runs):
     dataclasses.replace(of, metrics=each) for of, each in ((runs[0], metrics), (runs[5], steady))
   )
   table = build([run, other], more=[tables.column('volatility_map@10')])
-  volatility = table['volatility_mean'].tolist()
-  assert sorted(volatility) == pytest.approx([0, 0.1])
+  assert sorted(table['volatility_mean'].tolist()) == pytest.approx([0, 0.1])
   of_retrieval = table['volatility_map@10_mean'].dropna().tolist()
   assert of_retrieval == pytest.approx([0.1])
   assert tables.column('volatility').better == 'lower'

@@ -128,8 +128,7 @@ def test_what_only_training_reads_is_not_asked_for_later():
 
 
 def test_virtual_clients_take_one_epoch_over_what_they_draw():
-  given = {'virtual_client_size': 1024}
-  config = configuration.resolve('bibtex', 'fedss', given)
+  config = configuration.resolve('bibtex', 'fedss', {'virtual_client_size': 1024})
   assert config['options']['examples_per_round'] == 0
   values = config['hyperparameters']
   assert not {'local_epochs', 'local_steps'} & set(values)
@@ -273,12 +272,10 @@ def test_defaults_of_items_follow_the_network():
     {'trainable': 'head'},
   ):
     assert chosen(**changes) == 'bag'
-  values = of()['hyperparameters']
-  assert values['local_epochs'] == 4
+  assert of()['hyperparameters']['local_epochs'] == 4
   assert of(local_epochs=1)['hyperparameters']['local_epochs'] == 1
   assert of(encoder='bag')['hyperparameters']['local_epochs'] == 3
   assert of(tie_items=False)['hyperparameters']['local_epochs'] == 1
   # Learning rates of other server optimizers do not apply, and steps replace epochs.
-  of_sgd = of(server_optimizer='sgd')['hyperparameters']
-  assert of_sgd['server_learning_rate'] == 1.0
+  assert of(server_optimizer='sgd')['hyperparameters']['server_learning_rate'] == 1.0
   assert of(local_steps=3)['hyperparameters']['local_steps'] == 3

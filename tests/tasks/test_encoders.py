@@ -123,8 +123,7 @@ def test_cropped_runs_resume_with_the_same_digits(crop, in_process, built_once, 
 
   straight = trained(config(2), tmp_path / 'straight')
   trained(config(1), tmp_path / 'resumed')
-  resumed = trained(config(2), tmp_path / 'resumed')
-  pd.testing.assert_frame_equal(resumed, straight)
+  pd.testing.assert_frame_equal(trained(config(2), tmp_path / 'resumed'), straight)
   seed, embedded = tf.constant([0, 1]), []
   for rotate in (5.0, 0.0):
     encoder = experiment.assemble(config(2, rotate)).algorithm.model.encoder

@@ -110,8 +110,7 @@ def test_the_target_may_be_that_of_the_training_examples():
   made = experiment.assemble(config)
   _, labels = made.dataset.train.owned_labels()
   expected = np.bincount(labels, minlength=10) / len(labels)
-  found = made.algorithm.part('importance').beside
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  np.testing.assert_allclose(made.algorithm.part('importance').beside, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +158,7 @@ def test_a_worker_notices_that_its_images_were_replaced(tmp_path):
 def test_what_is_held_out_of_clients_does_not_train():
   changes = {**small_data.GLYPHS, 'unseen_clients': 0.25, 'client_test_fraction': 0.25}
   config = configuration.resolve('glyphs', 'fedss', changes)
-  made = experiment.assemble(config)
-  dataset = made.dataset
+  dataset = experiment.assemble(config).dataset
   assert dataset.train.client_ids == dataset.held_out.client_ids
   assert len(dataset.train.client_ids) == 6
   assert len(dataset.unseen.train) == 2

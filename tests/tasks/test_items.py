@@ -50,8 +50,7 @@ def test_a_run_tells_its_best_round_and_another_starts_from_its_last(tmp_path, n
   assert chosen['by'] == 'ndcg@10_validation' and chosen['round'] == best
   assert chosen['hit@10'] == source['hit@10'][best]
   assert set(summary['baselines']) == {'popularity', 'markov', 'cooccurrence'}
-  path = str(tmp_path / 'source')
-  _, found = run(tmp_path / 'run', **network, start_from=path)
+  _, found = run(tmp_path / 'run', **network, start_from=str(tmp_path / 'source'))
   scores = [name for name in source if name.startswith(('hit', 'ndcg'))]
   np.testing.assert_array_equal(found[scores].iloc[0], source[scores].iloc[3])
   assert (source[scores].iloc[0] != source[scores].iloc[3]).any()

@@ -117,8 +117,7 @@ def test_no_more_is_read_than_the_names(tmp_path):
   on_disk.write(tmp_path / 'femnist/all_data/a.json', {'f1': ([], [])})
   with open(tmp_path / 'femnist/all_data/a.json', 'a') as file:
     file.truncate(2**40)  # The file is extended with a hole, which takes no space on the disk.
-  task = registry.get('femnist')
-  assert found.part(task, str(tmp_path)) == '1 of 3,550 users'
+  assert found.part(registry.get('femnist'), str(tmp_path)) == '1 of 3,550 users'
 
 
 @pytest.mark.slow

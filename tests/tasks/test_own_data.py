@@ -122,8 +122,7 @@ def test_a_model_larger_than_memory_is_refused(tmp_path, monkeypatch):
   with pytest.raises(errors.InputError, match='line 1 names 3 labels'):
     experiment.assemble(config)
   monkeypatch.undo()
-  task = registry.get('sparse-text')
-  loaded = task.load(path, config['options'])
+  loaded = registry.get('sparse-text').load(path, config['options'])
   monkeypatch.setattr(memory, 'free_bytes', lambda: 100_000)
   with pytest.raises(errors.InputError, match='3 classes'):
     experiment.with_data(config, loaded).run(str(tmp_path / 'run'))
@@ -195,8 +194,7 @@ def test_training_tells_what_is_odd(tmp_path):
     ({'data_dir': arrays}, 'labels up to 999, of which only 2 occur'),
   ):
     config = configuration.resolve('table', 'fedavg', given)
-    told = experiment.assemble(config).warnings[0]
-    assert re.search(word, told)
+    assert re.search(word, experiment.assemble(config).warnings[0])
 
 
 def contents(pool, numbers):
@@ -231,10 +229,8 @@ def test_clients_have_test_examples_that_are_held_out(
   monkeypatch.chdir(tmp_path)
   if given.get('split') == 'made':
     settings = rules.get('dirichlet').settings(clients=3)
-    drawn = 0.0 if given.get('test_fraction', 1.0) else 0.25
-    request = rules.Request('dirichlet', settings, test_fraction=drawn)
-    columns = tables.Columns()
-    making.write('made', making.make(request, data_dir, columns))
+    request = rules.Request('dirichlet', settings, test_fraction=0.25)
+    making.write('made', making.make(request, data_dir, tables.Columns()))
   given = {'test_fraction': 0.25, **given}
   config = configuration.resolve(name, 'fedavg', {**given, 'data_dir': data_dir})
   plain = registry.get(name).load(data_dir, config['options']).dataset

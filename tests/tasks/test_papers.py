@@ -254,8 +254,7 @@ def test_fedmlhs_sizes_follow_from_its_networks(name):
 
 
 def test_fedmlhs_tables_are_the_tasks():
-  rows = formula('fedmlh/table2')
-  for row, found in zip(rows, fedmlh.CONFIGURATIONS, strict=True):
+  for row, found in zip(formula('fedmlh/table2'), fedmlh.CONFIGURATIONS, strict=True):
     values = configuration.resolve(found.task, 'fedmlh', {})['hyperparameters']
     here = values['hash_tables'], values['hash_buckets']
     assert here == (found.tables, found.buckets)
@@ -325,8 +324,7 @@ def test_the_reproduction_matrix_is_whole():
     for kind, most in zip(('table', 'fig'), counts, strict=True)
     for number in range(1, most + 1)
   }
-  theories = {'fedaws/theory', 'fedmlh/theory'}
-  assert wanted | theories == set(registry.RESULTS)
+  assert wanted | {'fedaws/theory', 'fedmlh/theory'} == set(registry.RESULTS)
 
 
 @pytest.mark.parametrize(

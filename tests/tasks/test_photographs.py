@@ -141,8 +141,7 @@ def test_landmarks_as_distributed_are_trained_on(tmp_path):
   ):
     (folder / name).write_text('\n'.join(lines))
   task = registry.get('gld23k')
-  small = {'encoder': 'small', 'image_size': 14}
-  options = resolve('gld23k', **small)['options']
+  options = resolve('gld23k', encoder='small', image_size=14)['options']
   dataset, model = task.load(str(tmp_path), options)
   assert (dataset.num_classes, len(dataset.test)) == (4, 3)
   assert len(dataset.train.client_ids) == 3

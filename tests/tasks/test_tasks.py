@@ -48,8 +48,7 @@ def test_tasks_load_what_they_say_and_know_their_classes(name):
   assert dataset.name == name
   assert model.num_classes == dataset.num_classes == known
   if is_drawn:
-    spec = dataset.train.element_type_structure['x']
-    assert model.encoder.example_spec == spec
+    assert model.encoder.example_spec == dataset.train.element_type_structure['x']
   assert dataset.test is not None or 'top1' not in task.metrics
   assert (dataset.retrieval is not None) == ('map@10' in task.metrics)
   assert task.clients_per_round <= len(dataset.train.client_ids)
@@ -109,8 +108,7 @@ def test_cifars_networks_are_those_of_their_papers(
   counts = cifar_on_disk.COUNTS['cifar10']
   load = functools.partial(cifar.load, expected=counts)
   monkeypatch.setattr(cifar, 'load', load)
-  content = cifar_on_disk.files('cifar10', 'binary')
-  folder = cifar_on_disk.write(tmp_path, content)
+  folder = cifar_on_disk.write(tmp_path, cifar_on_disk.files('cifar10', 'binary'))
   task = registry.get(name)
   options = options_of(task, num_clients=4)
   if 'embedding_dim' in options:
