@@ -4,6 +4,7 @@ import collections
 import contextlib
 import os
 import zipfile
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -164,10 +165,7 @@ def test_what_may_be_sound_is_not_called_damaged(two, monkeypatch):
     with pytest.raises(errors.InputError, match=r'round_8.npz.* 40 B are free'):
       load(path)
 
-  def no_memory(path, **_):
-    raise MemoryError('no memory')
-
-  monkeypatch.setattr(np, 'load', no_memory)
+  monkeypatch.setattr(np, 'load', mock.Mock(side_effect=MemoryError('no memory')))
   with pytest.raises(errors.InputError, match='no memory'):
     load(path, moves_damaged=True)
   assert file.is_file()

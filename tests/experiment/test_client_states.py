@@ -4,6 +4,7 @@ import collections
 import gc
 import pathlib
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -89,11 +90,8 @@ def test_a_missing_or_damaged_file_is_one_sentence(tmp_path, monkeypatch):
   path.unlink()
   assert '7_1.npz, is missing' in states.problem(states.arrays())
   assert not states.problem({})
-
-  def no_memory(*_, **__):
-    raise MemoryError
-
-  monkeypatch.setattr(np, 'load', no_memory)  # The error is not the fault of a file.
+  # This error is not the fault of a file.
+  monkeypatch.setattr(np, 'load', mock.Mock(side_effect=MemoryError))
   with pytest.raises(errors.InputError, match=r'MemoryError.*mend'):
     states.of(3)
 

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import zipfile
+from unittest import mock
 
 import pytest
 import tensorflow_federated as tff
@@ -158,16 +159,10 @@ def _events(monkeypatch):
 
 
 def test_a_file_system_may_not_know_how_to_sync_a_folder(tmp_path, monkeypatch):
-  def fails(code):
-    def fsync(descriptor):
-      raise OSError(code, 'no')
-
-    monkeypatch.setattr(os, 'fsync', fsync)
-
   for code in (errno.EINVAL, errno.ENOTSUP):
-    fails(code)
+    monkeypatch.setattr(os, 'fsync', mock.Mock(side_effect=OSError(code, 'no')))
     files.write_json(tmp_path / 'x.json', {})
-  fails(errno.EIO)
+  monkeypatch.setattr(os, 'fsync', mock.Mock(side_effect=OSError(errno.EIO, 'no')))
   with pytest.raises(OSError, match='no'):
     files.write_json(tmp_path / 'x.json', {'new': 1})
   assert (tmp_path / 'x.json').read_text() == '{}\n'

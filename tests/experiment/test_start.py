@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -35,12 +36,7 @@ def untrained(in_process, tmp_path):
 
 def test_round_0_scores_as_an_untrained_source(in_process, untrained, tmp_path, monkeypatch):
   """The run is interrupted before round 1."""
-
-  def interrupted():
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(training.interrupts, 'check', interrupted)
-
+  monkeypatch.setattr(training.interrupts, 'check', mock.Mock(side_effect=KeyboardInterrupt))
   with test_evaluate.without_rounds(), pytest.raises(KeyboardInterrupt):
     run(tmp_path / 'run', 'fedss', negatives=2, start_from=str(untrained))
   [row] = pd.read_csv(tmp_path / 'run' / 'metrics.csv').to_dict('records')
