@@ -53,8 +53,11 @@ def test_only_options_that_apply_are_recorded():
 
 
 def test_each_encoder_takes_the_images(own):
-  images = {'small': (8, 8), 'mobilenet_v2': (32, 32, 3)}
-  for name, shape in {**images, 'mine_of_test:small': (6, 7)}.items():
+  for name, shape in (
+    ('small', (8, 8)),
+    ('mobilenet_v2', (32, 32, 3)),
+    ('mine_of_test:small', (6, 7)),
+  ):
     options = {**OPTIONS, 'encoder': name, 'embedding_dim': 3}
     encoder = encoders.build(options, shape)
     assert encoder.example_spec == tf.TensorSpec(shape, tf.uint8)

@@ -17,47 +17,49 @@ from tff_xc.measure import client_scores
 
 # Algorithms that are enough for a plan.
 SOME = ['fedavg', *(name for rule in advice.RULES for name in rule.use)]
-# A task, its data, the flags about the data, and (examples, classes, test examples, clients).
-RUNS = [
-  (
-    'images',
-    own_examples.photos,
-    'photos.tar',
-    {'split': 'federated_train.csv', 'test_file': 'test.csv'},
-    (32, 3, 4, 5),
-  ),
-  (
-    'images',
-    own_examples.npz,
-    'mine.npz',
-    {'split': 'iid:3', 'test_fraction': 0.25},
-    (15, 4, 5, 3),
-  ),
-  (
-    'table',
-    own_examples.items,
-    'items.csv',
-    {'label_column': 'item', 'user_column': 'user', 'test_column': 'part'},
-    (50, 4, 10, 7),
-  ),
-  (
-    'sparse-text',
-    own_examples.text,
-    'train.txt',
-    {'split': 'splits/text', 'test_file': 'test.txt'},
-    (60, 11, 12, 10),
-  ),
-  (
-    'sparse-text-sets',
-    own_examples.text,
-    'train.txt',
-    {'test_file': 'test.txt', 'num_clients': 4},
-    (52, 11, 12, 4),
-  ),
-]
 
 
-@pytest.mark.parametrize(('name', 'make', 'data_dir', 'given', 'found'), RUNS)
+@pytest.mark.parametrize(
+  ('name', 'make', 'data_dir', 'given', 'found'),
+  # A task, its data, the flags about the data, and (examples, classes, test examples, clients).
+  [
+    (
+      'images',
+      own_examples.photos,
+      'photos.tar',
+      {'split': 'federated_train.csv', 'test_file': 'test.csv'},
+      (32, 3, 4, 5),
+    ),
+    (
+      'images',
+      own_examples.npz,
+      'mine.npz',
+      {'split': 'iid:3', 'test_fraction': 0.25},
+      (15, 4, 5, 3),
+    ),
+    (
+      'table',
+      own_examples.items,
+      'items.csv',
+      {'label_column': 'item', 'user_column': 'user', 'test_column': 'part'},
+      (50, 4, 10, 7),
+    ),
+    (
+      'sparse-text',
+      own_examples.text,
+      'train.txt',
+      {'split': 'splits/text', 'test_file': 'test.txt'},
+      (60, 11, 12, 10),
+    ),
+    (
+      'sparse-text-sets',
+      own_examples.text,
+      'train.txt',
+      {'test_file': 'test.txt', 'num_clients': 4},
+      (52, 11, 12, 4),
+    ),
+  ],
+)
 def test_a_plan_has_what_a_run_would_find(
   name, make, data_dir, given, found, tmp_path, monkeypatch
 ):
