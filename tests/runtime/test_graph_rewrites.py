@@ -26,19 +26,15 @@ def _prepared(loop_body_ops: int = 1, device: str = ''):
   return graph_def, {node.op: node for node in graph_def.node}
 
 
-def test_variables_and_functions_have_names_of_their_own():
-  graph_def, by_op = _prepared()
+def test_variables_and_functions_have_their_own_names_and_ops_a_device():
+  graph_def, by_op = _prepared(device='/device:GPU:1')
   assert by_op['VarHandleOp'].attr['shared_name'].s == b'v_7'
   loop = by_op['While'] if 'While' in by_op else by_op['StatelessWhile']
   names = {f.signature.name for f in graph_def.library.function}
   assert names and all(name.endswith('_7') for name in names)
   assert {loop.attr['cond'].func.name, loop.attr['body'].func.name} == names
-
-
-def test_ops_are_placed_and_those_on_data_sets_stay_on_the_cpu():
-  _, by_op = _prepared(device='/device:GPU:1')
   assert by_op['VarHandleOp'].device == '/device:GPU:1'
-  assert by_op['AnonymousIteratorV3'].device == '/device:CPU:0'
+  assert by_op['AnonymousIteratorV3'].device == '/device:CPU:0'  # An op on data sets.
   assert not _prepared()[1]['VarHandleOp'].device
 
 

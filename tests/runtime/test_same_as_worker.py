@@ -49,36 +49,33 @@ def assert_equal(ours, theirs, relative: float = 1e-4) -> None:
       np.testing.assert_array_equal(a, b)
 
 
-# These cases include all parts of a round. The other cases are slow.
-_QUICK = ('fullsoftmax',)
-_ADAM = {'server_optimizer': 'adam'}
-_OPTIONS = {'importance_weights': 'train', 'weight_decay': 0.1}
 _CENTRAL = {'dp': 'central', 'dp_clip': 0.1}
-_LOCAL = {'dp': 'local', 'dp_clip': 0.1}
-_ADAPTS = {**_CENTRAL, 'dp_clip_quantile': 0.5}
-_CHOSEN = {**_CENTRAL, 'dp_rows': 'chosen', 'dp_rows_threshold': 1.0}
-_RATES = {'client_schedule': 'step', 'client_schedule_rounds': 1}
-_RATES |= {'server_warmup_rounds': 4}
+_RATES = {'client_schedule': 'step', 'client_schedule_rounds': 1, 'server_warmup_rounds': 4}
 _COMPRESSED = {'compression': 'rotate_quantize'}
 _ROUNDED = {'message_precision': 'bfloat16'}
-_BOUNDED = {'robust_aggregation': 'zeroing+clipping', 'clipping_norm': 0.01}
-_BOUNDED |= {'attack': 'scale', 'attack_fraction': 0.5}
+_BOUNDED = {
+  'robust_aggregation': 'zeroing+clipping',
+  'clipping_norm': 0.01,
+  'attack': 'scale',
+  'attack_fraction': 0.5,
+}
 _TRIMMED = {'robust_aggregation': 'trimmed_mean', 'trimmed_fraction': 0.3}
 _CHANGED = [
   pytest.param(
     name,
     changes,
-    marks=[pytest.mark.slow] if name not in _QUICK or 'trainable' not in changes else [],
+    # The quick case includes all parts of a round.
+    marks=[pytest.mark.slow] if name != 'fullsoftmax' or 'trainable' not in changes else [],
   )
   for name, algorithm in algorithms.ALGORITHMS.items()
   for changes in (
     {},
-    _ADAM,
-    {**_OPTIONS, 'trainable': 'bottleneck'},
+    {'server_optimizer': 'adam'},
+    {'importance_weights': 'train', 'weight_decay': 0.1, 'trainable': 'bottleneck'},
     _CENTRAL,
-    _LOCAL,
-    _ADAPTS,
-    _CHOSEN,
+    {'dp': 'local', 'dp_clip': 0.1},
+    {**_CENTRAL, 'dp_clip_quantile': 0.5},
+    {**_CENTRAL, 'dp_rows': 'chosen', 'dp_rows_threshold': 1.0},
     _COMPRESSED,
     _ROUNDED,
     _BOUNDED,
@@ -99,17 +96,21 @@ _CHANGED = [
 ]
 
 
+def assert_same_rounds(contexts, process, cohorts, client_state=None):
+  """Checks the last state, the metrics of all rounds and the global model."""
+
+  def run():
+    found = registered.run(process, cohorts, client_state)
+    return found.last, found.metrics, process.get_model_weights(found.last)
+
+  assert_equal(*_on_both(contexts, run))
+
+
 @pytest.mark.parametrize(('name', 'changes'), _CHANGED)
 def test_every_registered_algorithm(contexts, name, changes):
   process = registered.process(name, **changes)
   keeps = registered.algorithm(name, **changes).client_state
-
-  def run():
-    found = registered.run(process, map(tiny.cohort, _COHORTS), keeps)
-    weights = process.get_model_weights(found.last)
-    return found.last, found.metrics, weights
-
-  assert_equal(*_on_both(contexts, run))
+  assert_same_rounds(contexts, process, [*map(tiny.cohort, _COHORTS)], keeps)
 
 
 @pytest.mark.slow
@@ -118,35 +119,18 @@ def test_every_registered_algorithm(contexts, name, changes):
 def test_feature_tables_by_rows(contexts, name, max_features):
   process = registered.process(name, registered.SPARSE, max_features, server_optimizer='adagrad')
   clients = [[(3, [[0, 1], [2]]), (5, [[]])], [(7, [[8, 1, 0]])]]
-
-  def run():
-    state = process.initialize()
-    for seed in range(2):
-      output = process.next(state, tiny_sparse.cohort(clients, seed))
-      state = output.state
-    return state, output.metrics, process.get_model_weights(state)
-
-  assert_equal(*_on_both(contexts, run))
+  assert_same_rounds(contexts, process, [tiny_sparse.cohort(clients, seed) for seed in range(2)])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('is_sequence', [True, False])
-def test_items_that_have_one_row(contexts, is_sequence):
-  how = {'encoder': 'sequence'} if is_sequence else {'hidden_dim': 8}
-  how |= {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}
-  config = configuration.resolve('items-demo', 'fedss', {'negatives': 5, **how})
+@pytest.mark.parametrize('network', [{'encoder': 'sequence'}, {'hidden_dim': 8}])
+def test_items_that_have_one_row(contexts, network):
+  sizes = {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8, 'negatives': 5}
+  config = configuration.resolve('items-demo', 'fedss', {**sizes, **network})
   made = experiment.assemble(config)
   cohorts = made.algorithm.sampling.cohorts(made.dataset, 0)
   process = process_lib.build_process(made.algorithm, 0)
-
-  def run():
-    state = process.initialize()
-    for number in range(2):
-      output = process.next(state, cohorts(number).examples)
-      state = output.state
-    return state, output.metrics, process.get_model_weights(state)
-
-  assert_equal(*_on_both(contexts, run))
+  assert_same_rounds(contexts, process, [cohorts(number).examples for number in range(2)])
 
 
 def _linear_model():
@@ -239,30 +223,21 @@ _PROCESSES = {
 
 
 def _run_learning(process):
-  def run():
-    state, metrics = process.initialize(), []
-    for round_number, number in enumerate([3, 1, 4]):
-      output = process.next(state, _datasets(number, round_number))
-      state = output.state
-      metrics.append(output.metrics)
-    return state, metrics
-
-  return run
+  """Returns the last state and the metrics of three rounds."""
+  cohorts = [_datasets(number, at) for at, number in enumerate([3, 1, 4])]
+  found = registered.run(process, cohorts)
+  return found.last, found.metrics
 
 
-def _slow_but(quick, names):
-  return [pytest.param(n, marks=[] if n in quick else [pytest.mark.slow]) for n in names]
-
-
-# 'dp' clips with an adaptive norm.
 @pytest.mark.slow
-@pytest.mark.parametrize('name', _slow_but(('dp',), _PROCESSES))
+@pytest.mark.parametrize('name', _PROCESSES)
 def test_algorithms_and_aggregators_of_tff(contexts, name):
   if name == 'secure_sum':
     # TFF's native worker cannot run secure sums, so TFF's test runtime is the reference.
     test = tff.backends.test.create_sync_test_cpp_execution_context()
     contexts = {**contexts, 'worker': test}
-  assert_equal(*_on_both(contexts, _run_learning(_PROCESSES[name]())))
+  process = _PROCESSES[name]()
+  assert_equal(*_on_both(contexts, lambda: _run_learning(process)))
 
 
 # The seeds of these aggregators come from the clock, so compare only their estimates.
@@ -286,7 +261,7 @@ def test_aggregators_with_a_seed_from_the_clock(contexts, name):
   tff.framework.set_default_context(contexts['in_process'])
 
   def weights(aggregator):
-    return _run_learning(_aggregated(aggregator))()[0].global_model_weights
+    return _run_learning(_aggregated(aggregator))[0].global_model_weights
 
   mean = _aggregators.UnweightedMeanFactory()
   tolerance = 2e-2 if name == 'compression' else 1e-4

@@ -15,6 +15,7 @@ import pytest
 import tensorflow_federated as tff
 
 from tests import processes
+from tests.runtime import computations
 from tff_xc import errors
 from tff_xc.runtime import registry, worker
 
@@ -50,11 +51,6 @@ def _total(x):
   return tff.federated_sum(x)
 
 
-def _total_in(context, values):
-  with tff.framework.get_context_stack().install(context):
-    return _total(values)
-
-
 def _fake_worker(monkeypatch, tmp_path, script):
   path = tmp_path / 'worker'
   path.write_text(f'#!/bin/sh\n{script}\n')
@@ -64,21 +60,21 @@ def _fake_worker(monkeypatch, tmp_path, script):
 
 def test_sums_and_ends_when_closed():
   with worker.create_context() as context, worker.create_context() as other:
-    assert _total_in(context, [1, 2, 39]) == 42
-    assert _total_in(context, list(range(100))) == 4950
+    assert computations.invoke(context, _total, [1, 2, 39]) == 42
+    assert computations.invoke(context, _total, list(range(100))) == 4950
     assert processes.is_running(context.pid)
     context.close()
     assert not processes.is_running(context.pid)
-    assert _total_in(other, [1, 2]) == 3
+    assert computations.invoke(other, _total, [1, 2]) == 3
   context.close()
   with pytest.raises(RuntimeError, match='closed'):
-    _total_in(context, [1, 2, 3, 4])
+    computations.invoke(context, _total, [1, 2, 3, 4])
 
 
 def test_ends_when_collected():
   context = worker.create_context()
   pid = context.pid
-  _total_in(context, [1, 2])
+  computations.invoke(context, _total, [1, 2])
   del context
   gc.collect()
   assert processes.ends(pid)
@@ -86,10 +82,10 @@ def test_ends_when_collected():
 
 def test_a_killed_worker_is_an_error_and_no_endless_retry():
   with worker.create_context() as context:
-    _total_in(context, [1, 2])
+    computations.invoke(context, _total, [1, 2])
     os.kill(context.pid, signal.SIGKILL)
     with pytest.raises(errors.InputError, match='signal 9'):
-      _total_in(context, [1, 2])
+      computations.invoke(context, _total, [1, 2])
 
 
 @pytest.fixture(scope='module')

@@ -24,9 +24,15 @@ def _fedss(model):
 
 
 def _chosen(model):
-  given = {'dp': 'central', 'dp_clip': 0.05, 'dp_rows': 'chosen'}
-  given['dp_rows_threshold'] = 1.0
-  return fedss.FedSS.made(model=model, max_positives=4, negatives=2, **given)
+  return fedss.FedSS.made(
+    model=model,
+    max_positives=4,
+    negatives=2,
+    dp='central',
+    dp_clip=0.05,
+    dp_rows='chosen',
+    dp_rows_threshold=1.0,
+  )
 
 
 def _moon(model):
@@ -39,10 +45,17 @@ def _scaffold(model):
 
 
 def _changing_rates(model):
-  given = {'client_schedule': 'step', 'client_schedule_rounds': 1}
-  given |= {'server_schedule': 'cosine', 'server_schedule_rounds': 3}
-  given |= {'client_warmup_rounds': 2, 'negatives': 2, 'max_positives': 4}
-  made = fedss.FedSS.made(model=model, calibration='restricted', **given)
+  made = fedss.FedSS.made(
+    model=model,
+    calibration='restricted',
+    client_schedule='step',
+    client_schedule_rounds=1,
+    server_schedule='cosine',
+    server_schedule_rounds=3,
+    client_warmup_rounds=2,
+    negatives=2,
+    max_positives=4,
+  )
   return made.with_part(_BOUNDS)
 
 
@@ -124,8 +137,13 @@ def test_the_numbers_are_those_of_one_process(make, in_process_context):
 @pytest.mark.parametrize('network', [{'encoder': 'sequence'}, {'hidden_dim': 8}])
 def test_items_that_have_one_row(network, in_process_context):
   """Features use class rows, and dropout uses the clients' seeds."""
-  sizes = {'num_classes': 40, 'num_clients': 12, 'embedding_dim': 8}
-  sizes |= {'negatives': 5, 'clients_per_round': 6}
+  sizes = {
+    'num_classes': 40,
+    'num_clients': 12,
+    'embedding_dim': 8,
+    'negatives': 5,
+    'clients_per_round': 6,
+  }
   config = configuration.resolve('items-demo', 'fedss', {**sizes, **network})
   made = experiment.assemble(config)
   assert made.algorithm.model.encoder.tied
