@@ -55,14 +55,6 @@ def library(package):
   return rule
 
 
-def files_of(package):
-  """Returns the Python files of a package's library."""
-  found = set()
-  for pattern in strings(library(package)['srcs']):
-    found |= set((ROOT / package).glob(pattern))
-  return found
-
-
 @pytest.mark.parametrize('package', [p for p in PACKAGES if p != 'tests'])
 def test_a_library_has_all_its_other_files(package):
   listed = processes.run(['git', 'ls-files', package], cwd=ROOT)
@@ -89,14 +81,12 @@ def imported(path):
 
 
 @pytest.mark.parametrize('package', PACKAGES)
-def test_a_library_holds_every_file_of_its_package(package):
-  files = files_of(package)
+def test_a_library_has_its_python_files_and_the_packages_that_they_import(package):
+  files = set()
+  for pattern in strings(library(package)['srcs']):
+    files |= set((ROOT / package).glob(pattern))
   assert files == set((ROOT / package).rglob('*.py'))
-
-
-@pytest.mark.parametrize('package', PACKAGES)
-def test_a_library_depends_on_every_package_that_it_imports(package):
-  needed = set().union(*map(imported, files_of(package))) - {package}
+  needed = set().union(*map(imported, files)) - {package}
   deps = library(package).get('deps')
   assert {f'//{name}' for name in needed} == set(strings(deps) if deps else [])
 

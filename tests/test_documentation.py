@@ -15,19 +15,14 @@ from tff_xc.encoders import keras_model
 OWN = documents.page('your_own')
 
 
-def test_the_python_example_runs(tff_worker):
-  import tensorflow_federated as tff
-
+def test_the_python_example_runs(in_process):
   from tff_xc.round import examples as examples_lib
 
   [example] = [block for block in documents.code(OWN, 'python') if 'learning.next' in block]
   x, y = np.zeros([3, 28, 28], np.uint8), np.array([0, 963, 5], np.int32)
   client = examples_lib.ClientExamples(x, y, np.int64(0), y)
   names = {'cohorts': [[client]]}
-  try:
-    exec(example, names)
-  finally:
-    tff.framework.set_default_context(tff_worker)
+  exec(example, names)
   assert names['state'].round_number == 1
   assert names['metrics']['class_rows'] == 83
 
@@ -62,23 +57,15 @@ def test_the_examples_of_own_data_network_and_algorithm_run(in_process, tmp_path
 
 
 @pytest.mark.slow
-def test_the_code_of_coming_from_tff_runs(
-  in_process_context, tff_worker, tmp_path, monkeypatch, capsys
-):
-  import tensorflow_federated as tff
-
+def test_the_code_of_coming_from_tff_runs(in_process, tmp_path, monkeypatch, capsys):
   from tff_xc.runtime import registry
 
   # A second runtime in this process would compile everything again.
-  monkeypatch.setattr(registry, 'install', lambda _: in_process_context)
-  tff.framework.set_default_context(in_process_context)
+  monkeypatch.setattr(registry, 'install', lambda _: in_process)
   monkeypatch.chdir(tmp_path)
   names = {}
-  try:
-    for example in documents.code(documents.page('from_tff'), 'python'):
-      exec(example, names)
-  finally:
-    tff.framework.set_default_context(tff_worker)
+  for example in documents.code(documents.page('from_tff'), 'python'):
+    exec(example, names)
   assert names['state'].round_number == 1
   # The client requests the rows of its 10 classes and of 20 negatives.
   assert names['metrics']['class_rows'] == 30

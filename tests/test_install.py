@@ -18,14 +18,6 @@ except ModuleNotFoundError:  # Python 3.10 has no tomllib.
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-def project():
-  return tomllib.loads((ROOT / 'pyproject.toml').read_text())
-
-
-def lock():
-  return tomllib.loads((ROOT / 'uv.lock').read_text())
-
-
 def pins(file):
   text = (ROOT / file).read_text()
   return dict(re.findall(r'^([\w.-]+)(?:\[.*?\])?==([^\s;]+)', text, re.M))
@@ -34,7 +26,7 @@ def pins(file):
 @pytest.mark.parametrize('file', ['requirements.txt', 'requirements-cluster.txt'])
 def test_the_lock_has_the_versions_of_the_requirements(file):
   locked = {}
-  for package in lock()['package']:
+  for package in tomllib.loads((ROOT / 'uv.lock').read_text())['package']:
     locked.setdefault(package['name'], []).append(package['version'])
   both = {n: [v] for n, v in pins(file).items() if n in locked}
   assert both == {n: locked[n] for n in both}
@@ -42,7 +34,8 @@ def test_the_lock_has_the_versions_of_the_requirements(file):
 
 
 def test_an_absent_package_of_an_extra_is_one_sentence_that_names_it():
-  extras = project()['project']['optional-dependencies']
+  project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+  extras = project['optional-dependencies']
   known = pins('requirements.txt')
   for module, extra in launch.EXTRAS.items():
     package = module.replace('_', '-')

@@ -36,11 +36,8 @@ def packages(tmp_path, monkeypatch):
   finders = [f for f in sys.meta_path if type(f) is lean_tensorflow._Finder]
   assert len(finders) == 1
   yield tmp_path
-  for name in [n for n in sys.modules if n.split('.')[0] in NAMES]:
+  for name in [n for n in sys.modules if n.split('.')[0] in ('heavy', 'importer')]:
     del sys.modules[name]
-
-
-NAMES = ('heavy', 'importer')
 
 
 def test_a_deferred_module_runs_at_its_first_use_and_once(packages):

@@ -1,7 +1,6 @@
 """The notebooks run in a Jupyter kernel and print the expected results."""
 
 import importlib.util
-import json
 import re
 
 import pytest
@@ -10,10 +9,6 @@ from tests import documents
 
 FOLDER = documents.ROOT / 'notebooks'
 ABSENT = [name for name in ('ipykernel', 'nbclient') if not importlib.util.find_spec(name)]
-
-
-def cells(name):
-  return json.loads((FOLDER / f'{name}.ipynb').read_text())['cells']
 
 
 def outputs_of(cell):

@@ -52,10 +52,10 @@ def tiny(name):
   return splits
 
 
-def files(name, form, x_y=None):
+def files(name, form):
   """Returns the official files of a data set and file format, as {path: content}."""
   layout = cifar.LAYOUTS[name]
-  (x, y), test = x_y or tiny(name)
+  (x, y), test = tiny(name)
   parts = [*zip(np.split(x, len(layout.train)), np.split(y, len(layout.train)), strict=True), test]
   folder, _ = layout.places[form]
   content = {}

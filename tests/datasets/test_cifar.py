@@ -13,9 +13,9 @@ from datasets import cifar
 from tests.datasets import cifar_on_disk
 
 
-def write(root, form='binary', name='cifar10', x_y=None, **changes):
+def write(root, form='binary', name='cifar10', **changes):
   """Writes the official files. `changes` maps names to contents; None removes a file."""
-  content = cifar_on_disk.files(name, form, x_y)
+  content = cifar_on_disk.files(name, form)
   folder = next(iter(content)).split('/')[0]
   content |= {f'{folder}/{file}': raw for file, raw in changes.items()}
   content = {path: raw for path, raw in content.items() if raw is not None}
@@ -117,17 +117,18 @@ def test_a_pickle_that_calls_functions_is_refused(tmp_path, call, protocol):
 # The directory that TensorFlow Datasets prepares.
 
 
-def prepare(root, x_y, ids=True, shift=0):
+def prepare(root, x_y):
   """Writes a directory like TensorFlow Datasets, with the images in another order."""
   tfds = pytest.importorskip('tensorflow_datasets')
   import tensorflow as tf
 
-  features = {
-    'image': tfds.features.Image(shape=(32, 32, 3)),
-    'label': tfds.features.ClassLabel(num_classes=10),
-    **({'id': tfds.features.Text()} if ids else {}),
-  }
-  features = tfds.features.FeaturesDict(features)
+  features = tfds.features.FeaturesDict(
+    {
+      'image': tfds.features.Image(shape=(32, 32, 3)),
+      'label': tfds.features.ClassLabel(num_classes=10),
+      'id': tfds.features.Text(),
+    }
+  )
   folder = root / 'cifar10' / '3.0.2'
   folder.mkdir(parents=True)
   infos = []
@@ -135,9 +136,7 @@ def prepare(root, x_y, ids=True, shift=0):
     file = folder / f'cifar10-{split}.tfrecord-00000-of-00001'
     with tf.io.TFRecordWriter(str(file)) as writer:
       for i in np.random.default_rng(5).permutation(len(y)):
-        example = {'image': x[i], 'label': y[i]}
-        if ids:
-          example['id'] = f'{split}_{i + shift:05d}'
+        example = {'image': x[i], 'label': y[i], 'id': f'{split}_{i:05d}'}
         example = features.encode_example(example)
         writer.write(features.serialize_example(example))
     size = file.stat().st_size
