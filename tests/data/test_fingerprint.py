@@ -36,11 +36,8 @@ def test_what_differs_is_named(tmp_path):
   assert list(found) == facts + checked
   assert [found[name] for name in facts] == [8, 4, 40, 8]
 
-  def write_b(**changes):
-    return write(tmp_path / 'b.npz', **changes)[0]
-
   def changed(**changes):
-    return differing(found, of(write_b(**changes)))
+    return differing(found, of(write(tmp_path / 'b.npz', **changes)[0]))
 
   assert changed() == []  # The fingerprint does not depend on the folder.
 

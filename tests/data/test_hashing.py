@@ -34,8 +34,6 @@ def test_tensorflows_hashes_are_scikit_learns():
     for seed in range(8):
       wanted = hashing.buckets(ids, seed, size)
       np.testing.assert_array_equal(found[:, seed], wanted)
-    assert found.min() >= 0
-    assert found.max() < size
 
 
 def test_other_ids_are_refused_and_features_have_a_seed_of_their_own():

@@ -22,11 +22,6 @@ def write(root, form='binary', name='cifar10', **changes):
   return cifar_on_disk.write(root, content)
 
 
-@pytest.fixture
-def root(tmp_path):
-  return write(tmp_path)
-
-
 @pytest.mark.parametrize('name', cifar_on_disk.COUNTS)
 @pytest.mark.parametrize('form', cifar_on_disk.FORMS)
 @pytest.mark.parametrize('below', ['', 'named', 'itself'])
@@ -163,7 +158,8 @@ def test_a_tfds_directory_is_read_in_the_official_order(tmp_path):
 # Splits among clients.
 
 
-def test_a_split_file_says_whose_each_image_is(root):
+def test_a_split_file_says_whose_each_image_is(tmp_path):
+  root = write(tmp_path)
   x, y = cifar_on_disk.tiny('cifar10')[0]
   path = root / 'federated_train_alpha_1.00.csv'
   lines = [f'{i % 12},{i},{label}' for i, label in enumerate(y)]

@@ -166,12 +166,6 @@ def test_times_are_numbers_or_dates_and_rows_may_have_none(tmp_path):
   assert names == ['tea', 'jam', 'tea', 'rice']
 
 
-def in_order(path):
-  """Returns the items of the only user in the order of time."""
-  found = items.read(path, ANY)
-  return ''.join(found.item_names[i] for i in found.items)
-
-
 @pytest.mark.parametrize(
   ('kind', 'times'),
   [
@@ -185,7 +179,8 @@ def test_times_of_any_size_have_their_order(kind, times, tmp_path):
   path = tmp_path / 'a.parquet'
   columns = {'user': ['u'] * 3, 'item': list('cba')}
   pq.write_table(pa.table({**columns, 'time': pa.array(times, kind)}), path)
-  assert in_order(path) == 'abc'
+  found = items.read(path, ANY)
+  assert ''.join(found.item_names[i] for i in found.items) == 'abc'
   missing = pa.array([*times[:2], None], kind)
   pq.write_table(pa.table({**columns, 'time': missing}), path)
   with pytest.raises(errors.InputError, match="row 3: 'time' is"):

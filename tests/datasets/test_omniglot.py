@@ -1,6 +1,5 @@
 """Omniglot from tiny files in the official formats, and the real Omniglot."""
 
-import io
 import shutil
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from PIL import Image
 
 from datasets import omniglot
+from tests.datasets import images_on_disk
 from tff_xc import errors
 
 COUNTS = omniglot.Counts(background=3, evaluation=2, alphabets=3, drawers=4)
@@ -35,9 +35,7 @@ def ink(name, drawer):
 
 
 def png(drawing):
-  out = io.BytesIO()
-  Image.fromarray(~drawing).convert('1').save(out, 'PNG')  # Ink is black.
-  return out.getvalue()
+  return images_on_disk.encoded(Image.fromarray(~drawing).convert('1'))  # Ink is black.
 
 
 def write_folders(place):
@@ -71,21 +69,12 @@ def write_npz(place):
   )
 
 
-def load(data_dir, **kwargs):
-  kwargs = {'train_drawers': 3, 'expected': COUNTS, **kwargs}
-  return omniglot.load(data_dir, **kwargs)
+def load(data_dir):
+  return omniglot.load(data_dir, train_drawers=3, expected=COUNTS)
 
 
 def held_out(pool):
   return pool.examples(np.arange(len(pool)))
-
-
-@pytest.fixture(params=[write_folders, write_zips, write_npz])
-def dataset(request, tmp_path):
-  place = tmp_path / 'omniglot'
-  place.mkdir()
-  request.param(place)
-  return load(tmp_path)
 
 
 def _naive_area_mean(ink, size):
@@ -113,7 +102,11 @@ def shrunk(label, drawer):
   return _naive_area_mean(ink(SORTED[label], drawer), 28)
 
 
-def test_clients_are_drawers_and_other_drawers_and_classes_are_held_out(dataset):
+@pytest.mark.parametrize('write', [write_folders, write_zips, write_npz])
+def test_clients_are_drawers_and_other_drawers_and_classes_are_held_out(tmp_path, write):
+  (tmp_path / 'omniglot').mkdir()
+  write(tmp_path / 'omniglot')
+  dataset = load(tmp_path)
   assert dataset.num_classes == 3
   assert dataset.train.client_ids == [
     'Braille/01',

@@ -52,14 +52,10 @@ def read(path, **columns):
     x=x,
     features=names,
     labels=[data.class_names[label] for label in data.labels],
-    users=[] if data.users is None else named(data),
+    users=[] if data.users is None else [data.user_names[user] for user in data.users],
     ids=list(data.ids),
     test=data.test,
   )
-
-
-def named(data):
-  return [data.user_names[user] for user in data.users]
 
 
 def refused(path, match, **columns):

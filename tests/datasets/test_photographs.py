@@ -101,13 +101,6 @@ def test_ids_in_another_normal_form(tmp_path, pack):
   assert load(path, 'class', test_file=test).test.labels.tolist() == [0]
 
 
-def counted(monkeypatch):
-  """Returns a list that gets one entry for each decoded image."""
-  decoded, square = [], decode.square
-  monkeypatch.setattr(decode, 'square', lambda *a: decoded.append(0) or square(*a))
-  return decoded
-
-
 def damage(path):
   cut = (path / 'cat/0.jpg').read_bytes()[:200]
   (path / 'cat/0.jpg').write_bytes(cut)
@@ -125,7 +118,8 @@ def test_damaged_images_are_counted_and_left_out(tmp_path, capsys, monkeypatch):
   for client in dataset.train.client_ids:
     dataset.train.examples(client)
   # The next run decodes only the damaged images, to see whether they are still damaged.
-  decoded = counted(monkeypatch)
+  decoded, square = [], decode.square
+  monkeypatch.setattr(decode, 'square', lambda *a: decoded.append(0) or square(*a))
   assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
   assert len(decoded) == 2
   (path / 'emu/3.jpg').write_bytes(images_on_disk.photograph(3))  # Repair the image.

@@ -10,31 +10,16 @@ from tests.datasets import sop_on_disk as on_disk
 from tff_xc import errors
 
 
-def naive_clients(train, size):
-  """Sorts images by class in a stable order, and cuts the list into clients."""
-  in_order = sorted(train, key=lambda row: row[1])
-  return [in_order[i : i + size] for i in range(0, len(in_order), size)]
-
-
-def clients(found, size):
-  numbers = found.train
-  split = rules.deal('sop', found.some(numbers), examples_per_client=size)
-  return [found.ids_of(numbers[split.train.of_client(k)]) for k in range(len(split.train))]
-
-
 @pytest.mark.parametrize('size', [1, 5, 100])
-def test_clients_are_chunks_of_the_list_sorted_by_class(tmp_path, size):
+def test_clients_are_chunks_of_the_list_sorted_by_class_and_the_test_has_others(tmp_path, size):
   train, test = on_disk.lists()
   found = sop.read(on_disk.write(tmp_path, train, test))
-  dealt = clients(found, size)
-  assert len(dealt) == math.ceil(37 / size)
-  for images, expected in zip(dealt, naive_clients(train, size), strict=True):
-    assert sorted(images) == sorted(row[3] for row in expected)
-
-
-def test_the_test_list_is_of_other_classes(tmp_path):
-  train, test = on_disk.lists()
-  found = sop.read(on_disk.write(tmp_path, train, test))
+  clients = rules.deal('sop', found.some(found.train), examples_per_client=size).train
+  assert len(clients) == math.ceil(37 / size)
+  in_order = sorted(train, key=lambda row: row[1])
+  for k in range(len(clients)):
+    images = found.ids_of(found.train[clients.of_client(k)])
+    assert sorted(images) == sorted(row[3] for row in in_order[k * size : (k + 1) * size])
   assert found.class_names == [str(c) for c in range(1, 7)]
   assert list(found.ids) == [row[3] for row in train + test]
   assert found.labels.tolist() == [row[1] - 1 for row in train + test]

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from datasets.leaf import sets
+from tests.datasets import images_on_disk
 from tests.datasets.leaf import on_disk
 from tff_xc import errors
 
@@ -16,20 +17,17 @@ def load(data_dir, **options):
   return sets.load('celeba', data_dir, **{'min_examples': 1, **options})
 
 
-def jpeg(number, mode='RGB'):
+def jpeg(number):
   """Returns a JPEG with the size of CelebA's images."""
   pixels = np.random.default_rng(number).integers(0, 256, (11, 9, 3), np.uint8)
-  image = Image.fromarray(pixels).resize((178, 218)).convert(mode)
-  out = io.BytesIO()
-  image.save(out, 'JPEG')
-  return out.getvalue()
+  return images_on_disk.encoded(Image.fromarray(pixels).resize((178, 218)), 'JPEG')
 
 
-def write(data_dir, sizes=(6,) * 10, labels=float, where='raw'):
+def write(data_dir, sizes=(6,) * 10, labels=float):
   """Writes users with these numbers of images, in LEAF's folders."""
   users, number = {}, 0
   folder = data_dir / 'celeba/data'
-  images = folder / where / 'img_align_celeba'
+  images = folder / 'raw/img_align_celeba'
   images.mkdir(parents=True)
   for user, size in enumerate(sizes):
     names = [f'{number + i + 1:06d}.jpg' for i in range(size)]

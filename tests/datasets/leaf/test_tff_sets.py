@@ -73,10 +73,6 @@ def write(request, tmp_path):
   return write
 
 
-def drawn():
-  return random.Random(0).sample(range(10), 9)
-
-
 @pytest.mark.parametrize('levels', [255, 1000])
 def test_emnist(tmp_path, write, levels):
   content = write('emnist', emnist(levels))
@@ -84,7 +80,8 @@ def test_emnist(tmp_path, write, levels):
     dataset = load('emnist', tmp_path)
     assert dataset.name == 'emnist-tff'
     assert dataset.num_classes == 62
-    assert dataset.train.client_ids == [CLIENTS[i] for i in sorted(drawn())]
+    drawn = random.Random(0).sample(range(10), 9)
+    assert dataset.train.client_ids == [CLIENTS[i] for i in sorted(drawn)]
     for client in dataset.train.client_ids:
       x, y = dataset.train.examples(client)
       parts = [content[split][client] for split in ('train', 'test')]

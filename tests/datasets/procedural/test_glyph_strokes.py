@@ -14,10 +14,6 @@ def _splitmix(x):
   return z ^ (z >> 31)
 
 
-def _keys(count, kind):
-  return glyph_strokes.mix(kind, np.arange(count))
-
-
 def _draw(classes, hands, drawings, variation=1.0, image_size=28):
   return glyph_strokes.draw(
     glyph_strokes.mix(1, classes),
@@ -37,7 +33,7 @@ def test_hash_is_splitmix():
 
 
 def test_uniforms_are_uniform_and_of_their_key_alone():
-  keys = _keys(4000, 0)
+  keys = glyph_strokes.mix(0, np.arange(4000))
   u = glyph_strokes.uniforms(keys, 3, 2)
   assert u.shape == (4000, 3, 2)
   assert u.min() >= 0

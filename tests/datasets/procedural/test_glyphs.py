@@ -86,9 +86,6 @@ def test_absurd_numbers(name, values):
       glyphs.load(**{**SMALL, name: value})
 
 
-# Each class has 0.1 examples.
-
-
 def test_paper_may_be_white():
   ink, white = (everything(glyphs.load(**SMALL, white_paper=w).test).x for w in (0, 1))
   assert white.dtype == np.float32

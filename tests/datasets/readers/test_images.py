@@ -33,12 +33,14 @@ def refused(path, match, *features):
     store_lib.open_store(path, *features)
 
 
-def gnu(folder, path):
-  return images_on_disk.tarred(folder, path, tarfile.GNU_FORMAT)
-
-
 @pytest.mark.parametrize(
-  'pack', [lambda folder, _: folder, images_on_disk.tarred, gnu, images_on_disk.zipped]
+  'pack',
+  [
+    lambda folder, _: folder,
+    lambda folder, path: images_on_disk.tarred(folder, path, tarfile.GNU_FORMAT),
+    images_on_disk.tarred,
+    images_on_disk.zipped,
+  ],
 )
 def test_every_form_has_the_same_images(tmp_path, pack):
   # Files that operating systems leave in folders are not images.
