@@ -7,38 +7,32 @@ from tests import processes
 from tff_xc import environment
 
 
-@pytest.fixture(name='copy')
-def _copy(tmp_path, monkeypatch):
-  """Creates a small checkout without git."""
+def _sources():
+  return environment.sources.__wrapped__()  # Without the cache.
+
+
+def test_the_checksum_is_of_names_and_contents_of_source_files(tmp_path, monkeypatch):
   for name in ('tff_xc/a.py', 'tasks/experiment.py', 'datasets/xc/read.py'):
     file = tmp_path / name
     file.parent.mkdir(parents=True)
     file.write_text('x = 1\n')
   monkeypatch.setattr(tff_xc, '__file__', str(tmp_path / 'tff_xc/__init__.py'))
-  return tmp_path
-
-
-def _sources():
-  return environment.sources.__wrapped__()  # Without the cache.
-
-
-def test_the_checksum_is_of_names_and_contents_of_source_files(copy):
   before = _sources()
   assert list(before) == ['tff_xc', 'tasks', 'datasets']
-  (copy / 'tff_xc' / '__pycache__').mkdir()
-  (copy / 'tff_xc' / '__pycache__' / 'a.cpython-311.pyc').write_bytes(b'x')
-  (copy / 'tff_xc' / 'notes.txt').write_text('of nobody')
-  (copy / 'tff_xc' / '.#a.py').symlink_to('an.editor@here')
-  (copy / 'tasks' / '._experiment.py').write_bytes(b'x')
+  (tmp_path / 'tff_xc' / '__pycache__').mkdir()
+  (tmp_path / 'tff_xc' / '__pycache__' / 'a.cpython-311.pyc').write_bytes(b'x')
+  (tmp_path / 'tff_xc' / 'notes.txt').write_text('of nobody')
+  (tmp_path / 'tff_xc' / '.#a.py').symlink_to('an.editor@here')
+  (tmp_path / 'tasks' / '._experiment.py').write_bytes(b'x')
   assert _sources() == before
-  (copy / 'datasets' / 'xc' / 'read.py').write_text('x = 2\n')
+  (tmp_path / 'datasets' / 'xc' / 'read.py').write_text('x = 2\n')
   edited = _sources()
   assert edited['datasets'] != before['datasets']
   assert {**edited, 'datasets': before['datasets']} == before
-  (copy / 'tff_xc' / 'a.py').rename(copy / 'tff_xc' / 'b.py')
+  (tmp_path / 'tff_xc' / 'a.py').rename(tmp_path / 'tff_xc' / 'b.py')
   assert _sources()['tff_xc'] != before['tff_xc']
   # An installed wheel has no tasks/. A package `datasets` then belongs to another project.
-  (copy / 'tasks' / 'experiment.py').unlink()
+  (tmp_path / 'tasks' / 'experiment.py').unlink()
   assert list(_sources()) == ['tff_xc']
 
 

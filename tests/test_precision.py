@@ -1,7 +1,6 @@
 """Products in bfloat16: which numbers are rounded, and on which devices bfloat16 is refused."""
 
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
@@ -63,7 +62,6 @@ def test_factors_and_results_of_a_convolution_are_rounded():
   assert_rounded(found, exact)
 
 
-_TEXT = functools.partial(mlp.build_mlp_encoder, 20, 8)
 # Functions that build encoders, by name.
 _ENCODERS = {
   'small': lambda: conv.build_conv_encoder(image_size=16, embedding_dim=8),
@@ -73,7 +71,7 @@ _ENCODERS = {
   'bag': lambda: bag.build_bag_encoder(
     num_features=20, feature_dim=8, hidden_dims=(8,), embedding_dim=8
   ),
-  'fedmlh': lambda: _TEXT(2),
+  'fedmlh': lambda: mlp.build_mlp_encoder(20, 8, 2),
   'mlp': lambda: mlp.build_dense_mlp_encoder(6, 8, 8),
   'resnet': lambda: resnet.build_resnet_encoder(image_size=8, augment=False),
   'cifar': lambda: plain_cnn.build_cifar_encoder(augment=False),

@@ -91,7 +91,7 @@ def test_the_part_between_two_tensors_lacks_what_feeds_them():
     tf.graph_util.import_graph_def(part, fed, [wanted.name])
 
 
-def _zeros_and_more():
+def test_large_constants_of_one_value_are_made_in_every_call_and_the_same():
   @tf.function
   def inner(x):
     return tf.constant(0.0, shape=[512, 1024]) + x
@@ -103,11 +103,7 @@ def _zeros_and_more():
     other = tf.constant([1.0] + [2.0] * 2**18)
     return inner(x), large, tf.constant(2.0, shape=[4]), other
 
-  return outer.get_concrete_function(tf.TensorSpec([], tf.float32)).graph
-
-
-def test_large_constants_of_one_value_are_made_in_every_call_and_the_same():
-  graph = _zeros_and_more()
+  graph = outer.get_concrete_function(tf.TensorSpec([], tf.float32)).graph
   graph_def = graph.as_graph_def()
   graph_rewrites.prepare(graph_def, '_7', '/device:CPU:0')
   nodes = graph_rewrites._nodes(graph_def)

@@ -454,19 +454,14 @@ def test_a_key_out_of_range_is_a_clients_error(workers, keys, client, last, crew
   assert (error.value.client_index, error.value.last_index) == (client, last)
 
 
-def _aligned(read_only: bool) -> np.ndarray:
-  """Returns an array that is aligned as TensorFlow needs it, like arrays from Ray."""
-  whole = np.arange(1040, dtype=np.float32)
-  first = -whole.ctypes.data // whole.itemsize % 16
-  found = whole[first : first + 1024]
-  found.flags.writeable = not read_only
-  return found
-
-
 @pytest.mark.parametrize('read_only', [False, True])
 @pytest.mark.parametrize('borrowed', [False, True])
 def test_only_what_is_borrowed_and_never_written_is_shared(borrowed, read_only):
-  given = _aligned(read_only)
+  whole = np.arange(1040, dtype=np.float32)
+  # The array is aligned as TensorFlow needs it, like arrays from Ray.
+  first = -whole.ctypes.data // whole.itemsize % 16
+  given = whole[first : first + 1024]
+  given.flags.writeable = not read_only
   tensor = messages.unpack({'x': [given]}, {'x': tff.TensorType(np.float32, [1024])}, borrowed)['x']
   np.testing.assert_array_equal(tensor, given)
   assert np.shares_memory(np.asarray(tensor), given) == (borrowed and read_only)
