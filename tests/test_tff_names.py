@@ -9,12 +9,10 @@ explains: `same`, or the new name.
 import ast
 import collections
 import csv
-import pathlib
 import re
 
 from tests import documents
 
-ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = ('tff_xc', 'datasets', 'tasks', 'launch', 'tools')
 # The packages of TFF that contain the names.
 PARTS = (
@@ -60,15 +58,15 @@ def used(tree):
 
 
 def listed():
-  with (ROOT / 'tests' / 'tff_names.csv').open(newline='') as file:
+  with (documents.ROOT / 'tests' / 'tff_names.csv').open(newline='') as file:
     return {row['name']: row for row in csv.DictReader(file)}
 
 
 def test_the_list_has_what_the_sources_use_of_tff():
   found = collections.defaultdict(list)
-  for path in (p for name in SOURCES for p in (ROOT / name).rglob('*.py')):
+  for path in (p for name in SOURCES for p in (documents.ROOT / name).rglob('*.py')):
     for name in used(ast.parse(path.read_text())):
-      found[name].append(str(path.relative_to(ROOT)))
+      found[name].append(str(path.relative_to(documents.ROOT)))
   new = {name: found[name] for name in found.keys() - listed().keys()}
   assert not new, 'add them to tests/tff_names.csv'
   assert not listed().keys() - found.keys(), 'nobody uses these any more'

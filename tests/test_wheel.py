@@ -2,7 +2,6 @@
 
 import ast
 import os
-import pathlib
 import re
 import shutil
 import sys
@@ -12,7 +11,7 @@ import pytest
 
 from tests import documents, processes
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = documents.ROOT
 # TensorFlow, TFF, and the packages that they need. requirements.txt installs them.
 WITH_TFF = {
   'absl',

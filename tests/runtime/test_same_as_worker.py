@@ -30,8 +30,6 @@ def _on_both(contexts, run):
 
 def _numbers(value) -> list[np.ndarray]:
   """Returns the leaves of a state or of metrics, in order."""
-  if isinstance(value, tf.data.Dataset):
-    value = list(value)
   arrays = [np.asarray(leaf) for leaf in tf.nest.flatten(value)]
   return [a.astype('S') if a.dtype.kind in 'OS' else a for a in arrays]
 

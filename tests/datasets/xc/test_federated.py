@@ -41,7 +41,7 @@ def load(data_dir, name='eurlex-4k', **options):
   return xc.load(name, data_dir, **{'counts': COUNTS, **options})
 
 
-def test_clients_are_classes_and_examples_keep_one_label(tiny):
+def test_clients_are_classes_of_one_label_and_the_test_and_propensities_have_all(tiny):
   dataset = load(tiny)
   assert (dataset.name, dataset.num_classes) == ('eurlex-4k', 5)
   held = 0
@@ -60,10 +60,6 @@ def test_clients_are_classes_and_examples_keep_one_label(tiny):
   x, _ = dataset.train.examples('class/3')
   first = list(dataset.train.numbers('class/3')).index(2)
   assert x[first].indices.tolist() == [5]
-
-
-def test_the_test_and_propensities_have_all_labels(tiny):
-  dataset = load(tiny)
   x, y = everything(dataset.test)
   np.testing.assert_array_equal(y.indptr, [0, 2, 2, 3])
   np.testing.assert_array_equal(y.indices, [1, 2, 0])

@@ -16,7 +16,6 @@ import urllib.request
 import psutil
 import pytest
 
-from tests import processes
 from tests.launch import light
 from tff_xc.report import run_files
 from tff_xc.runtime.cluster import guard
@@ -263,13 +262,6 @@ def test_a_cluster_without_a_token_must_be_named_so(start, tmp_path):
 
 
 def test_without_a_head_it_is_one_sentence(tmp_path):
-  found = processes.python(
-    '-m',
-    *TRAIN,
-    f'--run_dir={tmp_path / "run"}',
-    '--cluster_address=127.0.0.1:1',
-    *ON_WORKERS,
-    cwd=light.ROOT,
-  )
-  assert found.returncode == 2 and found.stderr.count('error: no head') == 1
-  assert 'Traceback' not in found.stderr
+  status, error = ended(train(tmp_path / 'run', '--cluster_address=127.0.0.1:1', *ON_WORKERS))
+  assert status == 2 and error.count('error: no head') == 1
+  assert 'Traceback' not in error
