@@ -139,56 +139,47 @@ RAGGED = tf.data.Dataset.from_generator(
 
 
 @pytest.mark.parametrize(
-  ('datasets', 'said'),
+  ('source', 'ids', 'said'),
   [
-    ([slices(0, 4).map(lambda x, y: x)], 'no labels'),
-    ([simulated(('pixels', 'label')).create_tf_dataset_for_client('cy')], "'pixels'"),
-    ([slices(0, 4).map(lambda x, y: (x, x))], 'labels are float32'),
-    ([slices(0, 4).map(lambda x, y: (x, tf.as_string(y)))], 'labels are .*string'),
-    ([slices(0, 4).batch(2).map(lambda x, y: (x[:1], y))], '1 example with 2 labels'),
-    ([slices(0, 4).batch(2).map(lambda x, y: (x[0, 0], y))], 'batch both'),
-    ([RAGGED], 'bring them to one shape'),
-    ([RAGGED.ragged_batch(2)], 'Ragged'),
-    ([slices(0, 4), slices(4, 9).map(lambda x, y: (x[:2], y))], 'client 1 '),
-    ([FAILING], 'client 0: .*division'),
-    ([slices(0, 4).map(lambda x, y: (x, y, y))], r'3 parts; .*\(x, y\)'),
+    ([slices(0, 4).map(lambda x, y: x)], None, 'no labels'),
+    ([simulated(('pixels', 'label')).create_tf_dataset_for_client('cy')], None, "'pixels'"),
+    ([slices(0, 4).map(lambda x, y: (x, x))], None, 'labels are float32'),
+    ([slices(0, 4).map(lambda x, y: (x, tf.as_string(y)))], None, 'labels are .*string'),
+    ([slices(0, 4).batch(2).map(lambda x, y: (x[:1], y))], None, '1 example with 2 labels'),
+    ([slices(0, 4).batch(2).map(lambda x, y: (x[0, 0], y))], None, 'batch both'),
+    ([RAGGED], None, 'bring them to one shape'),
+    ([RAGGED.ragged_batch(2)], None, 'Ragged'),
+    ([slices(0, 4), slices(4, 9).map(lambda x, y: (x[:2], y))], None, 'client 1 '),
+    ([FAILING], None, 'client 0: .*division'),
+    ([slices(0, 4).map(lambda x, y: (x, y, y))], None, r'3 parts; .*\(x, y\)'),
     # These elements can be one example or a batch.
-    ([slices(0, 4).map(lambda x, y: (x[:1], y[None]))], r'\(1,\).*or a batch'),
-    ([slices(0, 4).batch(1, drop_remainder=True)], 'or a batch'),
-    ([slices(0, 4).map(lambda x, y: (x, x > 0))], 'or a batch.*integer'),
-    ([slices(0, 4).batch(3).map(lambda x, y: (x, y > 3))], 'bool .*known n'),
-    ([slices(0, 4).map(lambda x, y: (x, y[None] > 3))], 'bool .*cast'),
-    ([slices(0, 4).repeat()], 'never ends'),
-    ([slices(0, 4).map(lambda x, y: (x, y + 2**40))], 'does not fit int32'),
-    ([X], 'ndarray'),
-    (slices(0, 4), 'a list'),
-    ([], 'no clients'),
-  ],
-)
-def test_what_does_not_fit_is_one_sentence(datasets, said):
-  with pytest.raises(errors.InputError, match=said) as raised:
-    examples.ClientExamples.from_tff(datasets)
-  assert '\n' not in str(raised.value)
-  assert len(str(raised.value)) < 250
-
-
-def test_ids_that_do_not_fit():
-  of = examples.ClientExamples.from_tff
-  own = from_tff.as_client_data(simulated())
-  for source, ids, said in (
+    ([slices(0, 4).map(lambda x, y: (x[:1], y[None]))], None, r'\(1,\).*or a batch'),
+    ([slices(0, 4).batch(1, drop_remainder=True)], None, 'or a batch'),
+    ([slices(0, 4).map(lambda x, y: (x, x > 0))], None, 'or a batch.*integer'),
+    ([slices(0, 4).batch(3).map(lambda x, y: (x, y > 3))], None, 'bool .*known n'),
+    ([slices(0, 4).map(lambda x, y: (x, y[None] > 3))], None, 'bool .*cast'),
+    ([slices(0, 4).repeat()], None, 'never ends'),
+    ([slices(0, 4).map(lambda x, y: (x, y + 2**40))], None, 'does not fit int32'),
+    ([X], None, 'ndarray'),
+    (slices(0, 4), None, 'a list'),
+    ([], None, 'no clients'),
     (simulated(), ['bob'], "no client 'bob'.*3 clients.*'ann'"),
     ([slices(0, 4)], [1, 2], '1 data set and 2 ids'),
     ([slices(0, 4)], ['ann'], 'whole numbers'),
     (simulated(), 'ann', 'a list of clients'),
     (simulated(), ['ann', 'ann'], 'named twice'),
-    (own, ['ann', 'ann'], 'named twice'),
-    (own, [], 'no clients'),
+    (from_tff.as_client_data(simulated()), ['ann', 'ann'], 'named twice'),
+    (from_tff.as_client_data(simulated()), [], 'no clients'),
     (simulated(), [], 'no clients'),
     ([slices(0, 4)], 7, 'a list of clients'),
     (simulated(), 7, 'a list of clients'),
     ([slices(0, 4)], [2**63], r'below 2\*\*63'),
     ([slices(0, 4)], [-1], 'whole numbers'),
     ([slices(0, 4), slices(4, 9)], ['01', '1'], 'same number'),
-  ):
-    with pytest.raises(errors.InputError, match=said):
-      of(source, ids)
+  ],
+)
+def test_what_does_not_fit_is_one_sentence(source, ids, said):
+  with pytest.raises(errors.InputError, match=said) as raised:
+    examples.ClientExamples.from_tff(source, ids)
+  assert '\n' not in str(raised.value)
+  assert len(str(raised.value)) < 250

@@ -29,6 +29,9 @@ def test_probabilities_are_normalised(tmp_path, content):
   np.testing.assert_allclose(read(tmp_path, content), [0, 0.25, 0, 0.75])
 
 
+NAMES = ['cat', 'dog', 'a,b', 'ü']
+
+
 @pytest.mark.parametrize(
   ('content', 'message'),
   [
@@ -45,12 +48,14 @@ def test_probabilities_are_normalised(tmp_path, content):
     ('class,weight\n1,"0,5"\n', "line 2: '1' has '0,5'"),
     ('class,weight\n1,0\n', 'sum 0.0'),
     ('class,weight\n0,1e308\n1,1e308\n', 'sum inf'),
+    ('class,weight\ncat,1\n1,2\n', "line 2: 'cat'"),
+    ('class,weight\ndog,1\ncat,2\ndog,3\n', "line 4: 'dog'"),
   ],
 )
 @pytest.mark.filterwarnings('error')
 def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
   with pytest.raises(errors.InputError, match=message) as found:
-    read(tmp_path, content)
+    read(tmp_path, content, names=NAMES)
   assert 'p.csv' in str(found.value)
   assert '\n' not in str(found.value)
 
@@ -58,8 +63,8 @@ def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
 @pytest.mark.parametrize(
   ('names', 'lines', 'expected'),
   [
-    (['cat', 'dog', 'a,b', 'ü'], 'dog,1\n"a,b",3\n', [0, 0.25, 0.75, 0]),
-    (['cat', 'dog', 'a,b', 'ü'], '1,1\n2,3\n', [0, 0.25, 0.75, 0]),
+    (NAMES, 'dog,1\n"a,b",3\n', [0, 0.25, 0.75, 0]),
+    (NAMES, '1,1\n2,3\n', [0, 0.25, 0.75, 0]),
     # Class names that are numbers are names, not indices.
     (['2', '7', '9', '10'], '9,1\n2,3\n', [0.75, 0, 0.25, 0]),
     (['1', '2', '3', '4'], '4,1\n1,3\n', [0.75, 0, 0, 0.25]),
@@ -71,13 +76,6 @@ def test_classes_may_have_the_names_of_the_data(tmp_path, names, lines, expected
   np.testing.assert_allclose(found, expected)
 
 
-def test_files_and_names_that_the_data_lack_are_refused(tmp_path):
-  names = ['cat', 'dog', 'a,b', 'ü']
-  for lines, message in (
-    ('cat,1\n1,2\n', "line 2: 'cat'"),
-    ('dog,1\ncat,2\ndog,3\n', "line 4: 'dog'"),
-  ):
-    with pytest.raises(errors.InputError, match=message):
-      read(tmp_path, f'class,probability\n{lines}', names=names)
+def test_a_file_that_is_not_there_is_refused(tmp_path):
   with pytest.raises(errors.InputError, match='cannot be read'):
     class_probabilities.read(tmp_path / 'none.csv', 3)
