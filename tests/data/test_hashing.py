@@ -21,15 +21,12 @@ VECTORS = {
 
 @pytest.mark.parametrize(('size', 'seed'), VECTORS)
 def test_the_published_vectors(size, seed):
-  wanted = VECTORS[size, seed]
-  np.testing.assert_array_equal(hashing.buckets(IDS, seed, size), wanted)
-  found = hashing.buckets_in_tables(tf.constant(IDS), seed + 1, size)
-  np.testing.assert_array_equal(found[:, seed], wanted)
+  np.testing.assert_array_equal(hashing.buckets(IDS, seed, size), VECTORS[size, seed])
 
 
 def test_tensorflows_hashes_are_scikit_learns():
   ids = np.concatenate([np.arange(5000), [2**31 - 1]]).astype(np.int32)
-  for size in (7, 250, 5000):
+  for size in (7, 250, 1000, 4000, 5000):
     found = hashing.buckets_in_tables(tf.constant(ids), 8, size).numpy()
     for seed in range(8):
       wanted = hashing.buckets(ids, seed, size)

@@ -29,17 +29,27 @@ def same(a, b):
   assert a.dtype == b.dtype
 
 
-@pytest.mark.parametrize('kind', ['dense', 'sparse'])
-def test_examples_share_their_memory_and_have_subsets(kind):
-  if kind == 'dense':
-    x, y = RANDOM.integers(0, 256, [4, 3, 3], np.uint8), np.arange(4)
-    spec, entries = tf.TensorSpec([3, 3], tf.uint8), None
-  else:
-    x, y = bags([3, 0, 2, 5]), scipy.sparse.csr_matrix(np.eye(4, 6) > 0)
-    spec, entries = pool.SPARSE, [3, 0, 2, 5]
+@pytest.mark.parametrize(
+  ('x', 'y', 'spec', 'entries'),
+  [
+    (
+      RANDOM.integers(0, 256, [4, 3, 3], np.uint8),
+      np.arange(4),
+      tf.TensorSpec([3, 3], tf.uint8),
+      None,
+    ),
+    (
+      bags([3, 0, 2, 5]),
+      scipy.sparse.csr_matrix(np.eye(4, 6) > 0),
+      pool.SPARSE,
+      [3, 0, 2, 5],
+    ),
+  ],
+)
+def test_examples_share_their_memory_and_have_subsets(x, y, spec, entries):
   found, numbers = pool.in_memory(x, y), np.array([3, 1, 1])
   assert (found.spec, len(found)) == (spec, 4)
-  assert kind == 'dense' or found.labels is y
+  assert not entries or found.labels is y
   same(found.examples(numbers).x, x[numbers])
   same(found.examples(numbers).labels, found.labels[numbers])
   part = found.subset(numbers)
@@ -51,17 +61,18 @@ def test_examples_share_their_memory_and_have_subsets(kind):
     assert found.labels.dtype == np.int32
 
 
-@pytest.mark.parametrize('kind', ['dense', 'sparse'])
-def test_joined_pools_are_read_in_any_order(kind):
-  if kind == 'dense':
-    x, y = RANDOM.integers(0, 256, [7, 3, 3], np.uint8), np.arange(7)
-  else:
-    x = bags([3, 0, 2, 5, 1, 4, 2])
-    y = scipy.sparse.csr_matrix(np.eye(7, 8) > 0)
+@pytest.mark.parametrize(
+  ('x', 'y'),
+  [
+    (RANDOM.integers(0, 256, [7, 3, 3], np.uint8), np.arange(7)),
+    (bags([3, 0, 2, 5, 1, 4, 2]), scipy.sparse.csr_matrix(np.eye(7, 8) > 0)),
+  ],
+)
+def test_joined_pools_are_read_in_any_order(x, y):
   parts = [pool.in_memory(x[part], y[part]) for part in (slice(4), slice(4, 7))]
   whole, joined = pool.in_memory(x, y), parts[0].joined(parts[1])
   same(joined.labels, whole.labels)
-  if kind == 'sparse':
+  if scipy.sparse.issparse(x):
     assert joined.entries.tolist() == whole.entries.tolist()
   for numbers in ([5, 0, 6, 3, 3, 4, 1], [6, 4], [2, 0]):
     same(joined.read(np.array(numbers)), x[numbers])

@@ -101,15 +101,13 @@ def test_damaged_content(tmp_path, key, change, match):
 
 
 def test_files_that_are_missing_or_damaged(tmp_path):
-  def refused(match):
-    with pytest.raises(errors.InputError, match=match):
-      inaturalist.read(tmp_path)
-
-  refused(r'no train2017\.json, nor train_val')
+  with pytest.raises(errors.InputError, match=r'no train2017\.json, nor train_val'):
+    inaturalist.read(tmp_path)
   on_disk.write(tmp_path, on_disk.content(), zipped=False)
   path = tmp_path / 'train2017.json'
   path.write_bytes(path.read_bytes()[:20_000])
-  refused('cut short')
+  with pytest.raises(errors.InputError, match='cut short'):
+    inaturalist.read(tmp_path)
 
 
 def positions(seed, count=800):
