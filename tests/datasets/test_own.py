@@ -1,6 +1,5 @@
 """The user's own rows of features, in tables and `.npz` files."""
 
-import gzip
 import json
 import types
 
@@ -13,6 +12,7 @@ import pytest
 from datasets import own as own_data
 from datasets.readers import rows
 from datasets.splits import deal
+from tests.datasets import tables_on_disk
 from tff_xc import errors, memory
 from tff_xc.data import fingerprint
 
@@ -33,16 +33,7 @@ OWNERS = np.array(['u10', 'u9', 'u10', 'u1'] * 3)
 
 
 def written(folder, frame=FRAME, suffix='.csv'):
-  path = folder / f'mine{suffix}'
-  if suffix == '.parquet':
-    frame.to_parquet(path)
-  elif suffix == '.jsonl':
-    frame.to_json(path, orient='records', lines=True)
-  else:
-    text = frame.to_csv(index=False, sep='\t' if 'tsv' in suffix.lower() else ',')
-    packed = gzip.compress(text.encode())
-    path.write_bytes(packed if suffix == '.csv.gz' else text.encode())
-  return path
+  return tables_on_disk.write(folder / f'mine{suffix}', frame)
 
 
 def read(path, **columns):

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from datasets.readers import tables, zipped
+from tests.datasets import tables_on_disk
 from tff_xc import errors
 
 ROWS = [('a, b', '7', 'x'), ('é', '10', 'y'), ('a, b', '9', 'x')]
@@ -19,17 +20,11 @@ NAMES = ('user', 'item', 'kind')
 def write(folder, form):
   frame = pd.DataFrame(ROWS, columns=list(NAMES))
   frame['unused'] = 1.5
-  path = folder / f'table{form}'
+  if not form.startswith(('.csv', '.tsv')):
+    frame['item'] = frame['item'].astype(int)
   if form == '.parquet':
-    frame['item'] = frame['item'].astype(int)
     frame['kind'] = frame['kind'].astype('category')
-    frame.to_parquet(path)
-  elif form.startswith(('.jsonl', '.ndjson')):
-    frame['item'] = frame['item'].astype(int)
-    frame.to_json(path, orient='records', lines=True, force_ascii=False)
-  else:
-    frame.to_csv(path, index=False, sep='\t' if '.tsv' in form else ',')
-  return path
+  return tables_on_disk.write(folder / f'table{form}', frame)
 
 
 @pytest.mark.parametrize('form', [*tables.FORMS, '.csv.gz', '.tsv.gz', '.jsonl.gz'])
@@ -148,14 +143,7 @@ def test_values_of_parquet(kind, value, expected, tmp_path):
 def test_names_are_the_same_text_in_every_form(form, tmp_path):
   """In pandas, a column of whole numbers with a missing value becomes a column of floats."""
   texts = ['2.0', '-7.0', '0.0', '1.10', '1.1', '02.0', '2.00', '1e5', 'v2.0']
-  path = tmp_path / f'a{form}'
-  frame = pd.DataFrame({'class': texts})
-  if form == '.parquet':
-    frame.to_parquet(path)
-  elif form == '.jsonl':
-    frame.to_json(path, orient='records', lines=True)
-  else:
-    frame.to_csv(path, index=False)
+  path = tables_on_disk.write(tmp_path / f'a{form}', pd.DataFrame({'class': texts}))
   [batch] = tables.batches(path, ['class'])
   found = ['2', '-7', '0', *texts[3:]]
   assert batch.texts('class') == found
