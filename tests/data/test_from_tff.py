@@ -90,9 +90,7 @@ def test_sets_of_labels_and_own_client_data():
     assert again.labels.row_splits[-1] == sets[4:].sum()
 
 
-@pytest.mark.slow
-def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):
-  process = tiny.process('fedss', negatives=3, max_positives=4)
+def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays():
   expected = [
     examples.ClientExamples(X[a:b], y := Y[a:b].astype(np.int32), np.int64(k), y)
     for k, (a, b) in enumerate(ENDS.values())
@@ -100,16 +98,14 @@ def test_a_cohort_of_tff_data_is_the_cohort_of_its_arrays(in_process):
   source = simulated(('pixels', 'label'))
   names = {'x': 'pixels', 'y': 'label'}
   of = examples.ClientExamples.from_tff
-  cohorts = [
-    (of(source, ['cy', 'ann'], **names), [expected[2], expected[0]]),
-    (of([slices(4, 9).batch(2), slices(0, 4)], [2, 0]), [expected[2], expected[0]]),
-    (of(source, **names), expected),
-  ]
-  for found, wanted in cohorts:
-    assert [int(c.client_id) for c in found] == [int(c.client_id) for c in wanted]
-    weights = [tiny.weights_after(process, 1, lambda _, c=c: c) for c in (found, wanted)]
-    tiny.assert_same_weights(*weights, 0)
-  assert not np.array_equal(weights[0].class_table, process.initialize().weights.class_table)
+  for found, places in (
+    (of(source, ['cy', 'ann'], **names), [2, 0]),
+    (of([slices(4, 9).batch(2), slices(0, 4)], [2, 0]), [2, 0]),
+    (of(source, **names), [0, 1, 2]),
+  ):
+    for client, place in zip(found, places, strict=True):
+      for part, wanted in zip(client, expected[place], strict=True):
+        np.testing.assert_array_equal(part, wanted, strict=True)
 
 
 def test_what_sampling_draws_is_what_next_takes(in_process):
