@@ -73,23 +73,20 @@ def _outcome(context, computation, argument):
   return [np.asarray(leaf).tolist() for leaf in tf.nest.flatten(found)]
 
 
-def _differences(contexts, computation, arguments) -> dict:
-  found = {}
+def _assert_same(contexts, computation, arguments):
   for name, argument in arguments.items():
     ours, theirs = (
       _outcome(contexts[runtime], computation, argument) for runtime in ('in_process', 'worker')
     )
     # The worker raises its own subclasses of some errors.
     both = isinstance(ours, type) and isinstance(theirs, type)
-    if not (issubclass(theirs, ours) if both else ours == theirs):
-      found[name] = ours, theirs
-  return found
+    assert issubclass(theirs, ours) if both else ours == theirs, name
 
 
 def test_structures_are_those_that_the_worker_takes(contexts):
   swap = tff.tensorflow.computation(lambda v: (v['x'], v['y']), _PAIR)
   struct = tff.structure.Struct
-  assert not _differences(
+  _assert_same(
     contexts,
     swap,
     {
@@ -111,7 +108,7 @@ def test_data_sets_are_those_that_the_worker_takes(contexts):
   def total(pairs):
     return pairs.reduce(tf.constant(0.0), lambda s, e: s + tf.cast(e['y'], tf.float32) * e['x'])
 
-  assert not _differences(
+  _assert_same(
     contexts,
     total,
     {
