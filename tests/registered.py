@@ -90,8 +90,7 @@ def run(learning, cohorts, client_state=None) -> Run:
   clients, metrics = Clients(client_state), []
   first = state = learning.initialize()
   for cohort in cohorts:
-    output = learning.next(state, clients.attach(cohort))
-    clients.take(output.metrics)
-    state = output.state
-    metrics.append(output.metrics)
+    state, measured = learning.next(state, clients.attach(cohort))
+    clients.take(measured)
+    metrics.append(measured)
   return Run(first, state, clients.kept, metrics)

@@ -115,8 +115,7 @@ def run(learning_process, rounds: int, cohort_of):
   """Returns the state after `rounds` rounds, and the metrics of the last round."""
   state, metrics = learning_process.initialize(), None
   for round_number in range(rounds):
-    output = learning_process.next(state, cohort_of(round_number))
-    state, metrics = output.state, output.metrics
+    state, metrics = learning_process.next(state, cohort_of(round_number))
   return state, metrics
 
 

@@ -26,8 +26,7 @@ FRAME = pd.DataFrame(
     'part': ['train', 'Test', '', '0'],
   }
 )
-RANDOM = np.random.default_rng(0)
-X = RANDOM.normal(5.0, 3.0, (12, 3))
+X = np.random.default_rng(0).normal(5.0, 3.0, (12, 3))
 Y = np.arange(12) % 3
 OWNERS = np.array(['u10', 'u9', 'u10', 'u1'] * 3)
 

@@ -44,27 +44,27 @@ def changed(**parts):
   return json.dumps(TWO | parts)
 
 
-MALFORMED = [
-  ('', 'cut short'),
-  ('hello', 'no JSON'),
-  ('{}', 'an object with "users"'),
-  (GOOD[:40], 'cut short'),
-  (GOOD[:-1], 'cut short'),
-  (GOOD + ' {}', 'no JSON'),
-  (GOOD.replace('[0.5]', '[0.5 0.5]', 1), 'no JSON'),
-  (GOOD.replace('"users"', '"people"'), 'users'),
-  (GOOD.replace('"user_data"', '"data"'), "'ann'"),
-  (GOOD.replace('"x"', '"z"'), "'ann'"),
-  (GOOD.replace('"y": [', '"y": [7, '), "'ann'"),
-  (changed(user_data={'ann': TWO['user_data']['ann']}), "'bob'"),
-  (changed(users=['ann'], num_samples=[1]), "'bob'"),
-  (changed(users=['ann', 'ann', 'bob'], num_samples=[1, 1, 1]), 'users'),
-  (changed(user_data={'ann': [], 'bob': []}), "'ann'"),
-  (GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'), 'there twice'),
-]
-
-
-@pytest.mark.parametrize(('text', 'said'), MALFORMED)
+@pytest.mark.parametrize(
+  ('text', 'said'),
+  [
+    ('', 'cut short'),
+    ('hello', 'no JSON'),
+    ('{}', 'an object with "users"'),
+    (GOOD[:40], 'cut short'),
+    (GOOD[:-1], 'cut short'),
+    (GOOD + ' {}', 'no JSON'),
+    (GOOD.replace('[0.5]', '[0.5 0.5]', 1), 'no JSON'),
+    (GOOD.replace('"users"', '"people"'), 'users'),
+    (GOOD.replace('"user_data"', '"data"'), "'ann'"),
+    (GOOD.replace('"x"', '"z"'), "'ann'"),
+    (GOOD.replace('"y": [', '"y": [7, '), "'ann'"),
+    (changed(user_data={'ann': TWO['user_data']['ann']}), "'bob'"),
+    (changed(users=['ann'], num_samples=[1]), "'bob'"),
+    (changed(users=['ann', 'ann', 'bob'], num_samples=[1, 1, 1]), 'users'),
+    (changed(user_data={'ann': [], 'bob': []}), "'ann'"),
+    (GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'), 'there twice'),
+  ],
+)
 def test_what_is_wrong_is_said(tmp_path, text, said):
   (tmp_path / 'a.json').write_text(text)
   with pytest.raises(errors.InputError, match=said) as e:

@@ -83,22 +83,22 @@ def test_labels_are_drawn_uniformly_and_by_their_own_seed():
   assert (labels != examples_lib.sample_labels(label_sets, 1)).sum() > 1500
 
 
-PLACES = [
-  ('eurlex-4k', 'xc', 'eurlex_train', 'eurlex_test'),
-  ('eurlex-4k', '.', 'eurlex_train', 'eurlex_test'),
-  ('eurlex-4k', 'EURLex-4K', 'train', 'test'),
-  ('eurlex-4k', 'xc/eurlex', 'train', 'test'),
-  ('wiki10-31k', 'Wiki10', 'wiki10_train', 'wiki10_test'),
-  ('amazoncat-13k', 'AmazonCat', 'amazonCat_train', 'amazonCat_test'),
-  ('amazoncat-13k', 'amazoncat-13k', 'amazonCat_train', 'amazonCat_test'),
-  ('amazon-670k', 'Amazon', 'amazon_train', 'amazon_test'),
-  ('wikilshtc-325k', 'WikiLSHTC', 'wikiLSHTC_train', 'wikiLSHTC_test'),
-  ('lf-amazontitles-131k', 'LF-AmazonTitles-131K', 'train', 'test'),
-  ('lf-wikiseealsotitles-320k', 'LF-WikiSeeAlsoTitles-320K', 'train', 'test'),
-]
-
-
-@pytest.mark.parametrize(('name', 'folder', 'train', 'test'), PLACES)
+@pytest.mark.parametrize(
+  ('name', 'folder', 'train', 'test'),
+  [
+    ('eurlex-4k', 'xc', 'eurlex_train', 'eurlex_test'),
+    ('eurlex-4k', '.', 'eurlex_train', 'eurlex_test'),
+    ('eurlex-4k', 'EURLex-4K', 'train', 'test'),
+    ('eurlex-4k', 'xc/eurlex', 'train', 'test'),
+    ('wiki10-31k', 'Wiki10', 'wiki10_train', 'wiki10_test'),
+    ('amazoncat-13k', 'AmazonCat', 'amazonCat_train', 'amazonCat_test'),
+    ('amazoncat-13k', 'amazoncat-13k', 'amazonCat_train', 'amazonCat_test'),
+    ('amazon-670k', 'Amazon', 'amazon_train', 'amazon_test'),
+    ('wikilshtc-325k', 'WikiLSHTC', 'wikiLSHTC_train', 'wikiLSHTC_test'),
+    ('lf-amazontitles-131k', 'LF-AmazonTitles-131K', 'train', 'test'),
+    ('lf-wikiseealsotitles-320k', 'LF-WikiSeeAlsoTitles-320K', 'train', 'test'),
+  ],
+)
 def test_files_are_found_as_distributed(tmp_path, name, folder, train, test):
   put(tmp_path / folder, **{train: TRAIN, test: TEST})
   dataset = load(tmp_path, name)
