@@ -10,6 +10,7 @@ import time
 import pytest
 
 from launch import app
+from tests import processes
 from tests.launch import light
 
 
@@ -21,18 +22,6 @@ def handlers_as_before():
   yield
   for number, handler in zip(numbers, before, strict=True):
     signal.signal(number, handler)
-
-
-def python(*arguments, **environment):
-  return subprocess.run(
-    [sys.executable, *arguments],
-    cwd=light.ROOT,
-    env={**os.environ, **environment},
-    capture_output=True,
-    text=True,
-    timeout=60,
-    check=False,
-  )
 
 
 def ran(error, monkeypatch):
@@ -86,7 +75,13 @@ app.run(main, '')
 
 @pytest.mark.parametrize('hangs', [False, True])
 def test_a_command_that_leaves_a_thread_in_ray_ends_at_once(hangs):
-  found = python('-c', HANGS.format(hangs=hangs), PYTHONUNBUFFERED='')
+  found = processes.python(
+    '-c',
+    HANGS.format(hangs=hangs),
+    cwd=light.ROOT,
+    env={**os.environ, 'PYTHONUNBUFFERED': ''},
+    timeout=60,
+  )
   assert (found.returncode, found.stderr) == (2, 'error: no\\x1b answer\n')
   assert 'the usual end' in found.stdout
   assert ('the way that may crash' in found.stdout) != hangs
@@ -131,18 +126,18 @@ app.run(globals()[sys.argv.pop()], '')
 """
 
 
-def started(*arguments):
-  pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE}
-  words = [sys.executable, *arguments]
-  return subprocess.Popen(words, cwd=light.ROOT, text=True, **pipes)
-
-
 def interrupted(name, number=signal.SIGINT, ignored=False):
   """Starts such a program, and returns its process when it has started."""
   disposition = 'SIG_IGN' if ignored else 'default_int_handler'
   first = f'import signal; signal.signal(2, signal.{disposition})'
   first += '; signal.signal(1, signal.SIG_DFL)'  # `nohup` ignores this signal.
-  process = started('-c', first + INTERRUPTED, name)
+  process = subprocess.Popen(
+    [sys.executable, '-c', first + INTERRUPTED, name],
+    cwd=light.ROOT,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
   assert process.stdout.readline() == 'begun\n'
   process.send_signal(number)
   return process
@@ -186,7 +181,14 @@ def test_nobody_reads_the_output_any_more():
 
 
 def test_a_terminal_that_cannot_show_a_character():
-  done = python('-m', 'launch.list', 'tables', PYTHONIOENCODING='ascii')
+  done = processes.python(
+    '-m',
+    'launch.list',
+    'tables',
+    cwd=light.ROOT,
+    env={**os.environ, 'PYTHONIOENCODING': 'ascii'},
+    timeout=60,
+  )
   assert (done.returncode, done.stderr) == (0, '')
 
 
@@ -200,9 +202,7 @@ def test_a_tilde_is_the_home(tmp_path):
     assert f"'{tmp_path / 'data'}'" in done.stdout
   done = light.call('compare', '~/runs', HOME=str(tmp_path))
   light.assert_one_sentence(done, str(tmp_path / 'runs'))
-
-
-def test_names_in_data_may_begin_with_a_tilde():
+  # Names in data may begin with a tilde.
   given = ('--task=table', '--algorithm=fedavg', '--data_dir=a.csv')
   done = light.call('train', *given, '--label_column=~root')
   assert done.returncode == 0, done.stderr

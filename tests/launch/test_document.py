@@ -1,6 +1,5 @@
 """Tables of the documentation are written from the results in docs/results."""
 
-import pathlib
 import re
 
 import pytest
@@ -14,8 +13,7 @@ from tff_xc import errors
 from tff_xc.measure import targets
 from tff_xc.report import tables
 
-ROOT = pathlib.Path(__file__).parents[2]
-FILES = [ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md'))]
+FILES = [light.ROOT / 'README.md', *sorted((light.ROOT / 'docs').rglob('*.md'))]
 
 
 @pytest.mark.parametrize('path', FILES, ids=lambda p: p.name)
@@ -62,7 +60,7 @@ def test_a_table_of_runs(runs):
 
 
 def test_every_result_has_a_line_and_every_failure_a_cause(tmp_path):
-  text = document.document(ROOT / 'docs' / 'reproduce.md')
+  text = document.document(light.ROOT / 'docs' / 'reproduce.md')
   block = text[text.index('<!-- overview') :].partition('<!-- end -->')[0]
   lines = [line.strip('| ').split(' | ') for line in block.splitlines()[3:]]
   shown = {line[0].strip('`'): line[-1] for line in lines}

@@ -1,7 +1,6 @@
 """`launch.plan` without flags finds problems of a machine and says how to solve them."""
 
 import os
-import pathlib
 import re
 import subprocess
 
@@ -9,13 +8,14 @@ import pytest
 
 from launch import machine
 from tests import processes
-
-_ROOT = pathlib.Path(__file__).parents[2]
+from tests.launch import light
 
 
 @pytest.mark.slow
 def test_the_command_checks_the_machine():
-  done = processes.python('-m', 'launch.plan', cwd=_ROOT, stdin=subprocess.DEVNULL, timeout=300)
+  done = processes.python(
+    '-m', 'launch.plan', cwd=light.ROOT, stdin=subprocess.DEVNULL, timeout=300
+  )
   assert (done.returncode, done.stderr) == (0, '')
   *lines, last = done.stdout.splitlines()
   rows = {line[:12].strip(): line[12:].split(None, 1) for line in lines}
@@ -40,7 +40,7 @@ def test_without_the_packages_it_says_how_to_get_them():
     '-S',
     '-m',
     'launch.plan',
-    cwd=_ROOT,
+    cwd=light.ROOT,
     env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'},
   )
   assert done.returncode == 2

@@ -1,7 +1,6 @@
 """Runs in child processes, which are small programs here. Some of them fail."""
 
 import contextlib
-import pathlib
 import signal
 import subprocess
 import sys
@@ -11,8 +10,7 @@ import psutil
 import pytest
 
 from launch import runs as runs_lib
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.launch import light
 
 
 def made(tmp_path, count=3):
@@ -148,7 +146,7 @@ signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
 os.execv(sys.executable, [sys.executable, '-c', {_SWEEP!r}, *sys.argv[1:]])
 """
   sweep = subprocess.Popen(
-    [sys.executable, '-c', code, str(tmp_path), program, str(grace)], cwd=ROOT
+    [sys.executable, '-c', code, str(tmp_path), program, str(grace)], cwd=light.ROOT
   )
   deadline = time.monotonic() + 30
   while len(list(tmp_path.glob('*/*.pid'))) < 2:

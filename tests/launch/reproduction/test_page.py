@@ -1,18 +1,17 @@
 """The files of results, their display, and the results in docs/results."""
 
 import os
-import pathlib
 import re
 
 import pytest
 
 from launch.reproduction import judge, lines as lines_lib, page, plan
 from tasks.papers import registry, table
+from tests.launch import light
 from tests.launch.reproduction import small_table
 from tff_xc import errors
 
-ROOT = pathlib.Path(__file__).parents[3]
-KEPT = ROOT / 'docs/results'
+KEPT = light.ROOT / 'docs/results'
 NAME = small_table.NAME
 HEADER = ','.join(lines_lib.COLUMNS).encode() + b'\n'
 
