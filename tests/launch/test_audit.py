@@ -6,7 +6,7 @@ import pytest
 
 from launch import audit
 from tasks import configuration, experiment
-from tests.launch import light, test_evaluate
+from tests.launch import test_evaluate
 from tff_xc import errors
 
 here = test_evaluate.here
@@ -129,11 +129,3 @@ def test_what_cannot_be_audited_is_refused(here):
   config = configuration.resolve('glyphs', 'centralized', {'num_classes': 10})
   with pytest.raises(errors.InputError, match='clients'):
     audit.run([], config, {}, None, SETTINGS)
-  for line, word in (
-    ('--run_dir=a --algorithm=fedss', '--algorithm'),
-    ('--run_dir=a --rounds=3', '--rounds'),
-    ('--update_noise=1', '--update_clip'),
-    ('--task=glyphs --algorithm=fedss --request_epsilon=-1', '--request_epsilon'),
-    ('--task=glyphs --algorithm=fedavg --request_epsilon=1', '--request_epsilon'),
-  ):
-    light.assert_one_sentence(light.call('audit', *line.split()), word)

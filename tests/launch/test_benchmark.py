@@ -1,56 +1,14 @@
 """`launch.benchmark` from the command line, and the computations of its contenders."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from launch import benchmark as command_lib, document
 from launch.benchmarks import svm
+from tests import processes
 from tests.launch import light
-
-ROOT = pathlib.Path(__file__).parents[2]
-
-
-def call(*arguments):
-  return subprocess.run(
-    [sys.executable, '-m', 'launch.benchmark', *map(str, arguments)],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-    timeout=600,
-    check=False,
-  )
-
-
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    ((), 'round, classes, select, svm, rank, start'),
-    (('rounds',), 'did you mean round?'),
-    (('round', '--contenders=plian'), 'plain, in_process'),
-    (('round', '--contenders=plain,plain'), 'each once'),
-    (('round', '--contenders=plain@5'), 'each once'),
-    (('classes', '--contenders=in_process@many'), 'NAME@SIZE'),
-    (('classes', '--contenders=in_process@0'), 'NAME@SIZE'),
-    (('classes', '--num_classes=200,200'), 'each once'),
-    (('select', '--contenders=floor@'), 'each once'),
-    (('select', '--num_classes=10'), 'which has --clients'),
-    (('round', '--clients=0'), '--clients=0'),
-    (('round', '--clients=1,2'), 'a positive number'),
-    (('classes', '--num_classes=10,x'), 'several'),
-    (('classes', '--num_classes='), '--num_classes='),
-    (('round', '--output=/nowhere/x.json'), 'folder'),
-    (('select', f'--peers=pfl_torch={sys.executable}'), 'another benchmark'),
-    (('round', '--peers=torch=python'), 'pfl_torch, torch_side_by_side'),
-    (('round', '--peers=pfl_torch=/nowhere'), '/nowhere'),
-  ],
-)
-def test_bad_input_is_one_sentence_and_status_2(arguments, message):
-  light.assert_one_sentence(light.call('benchmark', *arguments), message)
 
 
 @pytest.mark.slow
@@ -63,7 +21,8 @@ def test_contenders_agree_and_are_read_back(tmp_path, name):
     more += ['--examples=8', '--batch_size=8']
   if name == 'classes':
     more += ['--num_classes=200', '--contenders=in_process,worker,dp']
-  done = call(name, '--small', *more)
+  command = ['-m', 'launch.benchmark', name, '--small', *more]
+  done = processes.python(*command, cwd=light.ROOT, timeout=600)
   assert (done.returncode, done.stderr) == (0, '')
   found = json.loads(output.read_text())
   assert found['passes'] == 1 and found['versions'] and found['machine']['cpu']

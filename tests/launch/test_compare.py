@@ -10,7 +10,6 @@ from absl import flags
 from launch import compare
 from tasks import configuration
 from tests import processes
-from tests.launch import light
 from tests.report import fake_runs
 from tff_xc import errors, files
 from tff_xc.report import tables
@@ -47,14 +46,11 @@ def rows_of(out):
   return {row['algorithm'].split()[0]: row for row in rows}
 
 
-def run_command(*arguments):
-  return processes.python('-m', 'launch.compare', *map(str, arguments), timeout=120)
-
-
 @pytest.mark.slow
 def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   monkeypatch.setenv('COLUMNS', '60')
-  done = run_command(sweep, '--metric=map@r', '--picture_format=pdf')
+  given = ['--metric=map@r', '--picture_format=pdf']
+  done = processes.python('-m', 'launch.compare', str(sweep), *given, timeout=120)
   assert (done.returncode, done.stderr) == (0, '')
   check_what_is_printed_and_written(sweep, done.stdout, {'md', 'csv', 'png', 'pdf'})
 
@@ -86,22 +82,6 @@ def check_what_is_printed_and_written(sweep, said, kinds):
   markdown = (sweep / 'compare.md').read_text()
   assert 's / round' in markdown and '50.0 ± 3.0' in markdown
   assert [row['seeds'] for row in read_csv(sweep / 'compare.csv')] == ['0', '0 1 2']
-
-
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    ((), 'no run was named'),
-    (('absent',), 'absent is no run directory'),
-    (('absent', '--metric=f1'), '--metric=f1'),
-    (('absent', '--curves=f1'), '--curves=f1'),
-    (('absent', '--metric=top1:x'), 'METRIC:VALUE'),
-    (('absent', '--target=f1:0.5'), 'names no metric'),
-    (('runs', '--csv=a.csv', '--rounds=5'), '--rounds does not go with --csv'),
-  ],
-)
-def test_bad_input_is_one_sentence_and_status_2(arguments, message):
-  light.assert_one_sentence(light.call('compare', *arguments), message)
 
 
 def test_what_differs_besides_the_methods_is_said(tmp_path):

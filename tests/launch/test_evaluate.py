@@ -16,7 +16,7 @@ import tensorflow_federated as tff
 from launch import evaluate, export, trained
 from tasks import configuration, experiment
 from tests.datasets.leaf import on_disk as leaf_on_disk
-from tests.launch import light, own_examples
+from tests.launch import own_examples
 from tff_xc import errors, files
 from tff_xc.data import fingerprint
 from tff_xc.experiment import checkpoints
@@ -253,14 +253,6 @@ def test_without_held_out_examples_of_clients_nothing_is_written(glyphs, here):
   with pytest.raises(errors.InputError, match='client_test_fraction'):
     evaluate.run(str(path), per_client=True)
   assert sorted(path.rglob('*')) == before
-
-
-@pytest.mark.parametrize(
-  ('option', 'of'),
-  [('--calibrate_epochs=3', 'calibrate'), ('--personalize_part=head', 'personalize')],
-)
-def test_an_option_of_a_flag_that_is_not_given_is_refused(option, of):
-  light.assert_one_sentence(light.call('evaluate', '--run_dir=r', option), f'goes with --{of}')
 
 
 def test_other_data_are_refused_and_nothing_changes(here, blank_pictures):

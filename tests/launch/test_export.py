@@ -16,7 +16,7 @@ from datasets.procedural import words
 from datasets.readers import decode
 from launch import export, prediction, trained
 from tasks import configuration, experiment
-from tests.launch import light, test_evaluate
+from tests.launch import test_evaluate
 from tff_xc import errors, predictor
 from tff_xc.data import sparse
 from tff_xc.experiment import checkpoints
@@ -222,20 +222,3 @@ def test_what_fails_leaves_nothing(run, here, monkeypatch):
   with pytest.raises(errors.InputError, match=r'round_1\.npz is damaged'):
     export.run(str(run), 'model', 'npz')
   assert sorted(map(str, here.rglob('*'))) == before
-
-
-@pytest.mark.parametrize(
-  ('flags', 'word'),
-  [
-    (['--output=m'], '--run_dir'),
-    (['--run_dir=r'], '--output'),
-    (['--run_dir=r', '--output=m', '--format=onx'], '--format'),
-    (['--run_dir=r', '--output=m', '--quantize=int8'], 'tflite'),
-    (['--run_dir=r', '--output=m', '--top=0'], '--top'),
-    (['--run_dir=r', '--output=m', '--top=3', '--format=npz'], '--top'),
-  ],
-)
-def test_bad_flags(flags, word, tmp_path):
-  done = light.call('export', *flags)
-  assert done.returncode == 2
-  assert word in done.stderr

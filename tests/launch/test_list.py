@@ -20,10 +20,6 @@ NAMES = {
 }
 
 
-def call(command, *arguments, columns=80, **more):
-  return light.call(command, *arguments, COLUMNS=str(columns), **more)
-
-
 def words(text):
   return ' '.join(text.split())
 
@@ -31,7 +27,7 @@ def words(text):
 @pytest.mark.parametrize('kind', NAMES)
 def test_every_name_is_listed_within_the_width(kind):
   for columns in (80, 160) if kind == 'tasks' else (80,):
-    done = call('list', kind, columns=columns)
+    done = light.call('list', kind, COLUMNS=str(columns))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= columns
@@ -44,7 +40,7 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
   for part, size in (('train', '4880'), ('test', '2515')):
     (tmp_path / f'bibtex_{part}.txt').write_text(f'{size} 1836 159\n')
   # The command fails if it imports large packages.
-  done = call('list', 'tables', columns=999, TFF_XC_DATA=str(tmp_path))
+  done = light.call('list', 'tables', COLUMNS='999', TFF_XC_DATA=str(tmp_path))
   assert done.returncode == 0, done.stderr
   text = words(done.stdout)
   small = words(papers.TABLES['fedss/table2'].form('small').what)
@@ -59,10 +55,5 @@ def test_the_data_that_tables_need_are_marked_if_they_are_missing(tmp_path):
     'fedmlh/table5 formulas nothing',
   ):
     assert expected in text
-  done = call('list', 'tables', columns=999, TFF_XC_DATA='/' + 300 * 'x')
+  done = light.call('list', 'tables', COLUMNS='999', TFF_XC_DATA='/' + 300 * 'x')
   assert 'bibtex (missing)' in words(done.stdout), done.stderr
-
-
-def test_bad_input_is_one_sentence():
-  for arguments in ((), ('task',), ('tasks', 'metrics')):
-    light.assert_one_sentence(call('list', *arguments), 'name what to list')

@@ -252,29 +252,6 @@ def test_inspecting_a_split_of_somebody_else(tmp_path):
       make_splits.make(None, str(source), COLUMNS, where and str(where))
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    ('', 'name one rule, dirichlet, iid'),
-    ('dirichlets', "unknown rule 'dirichlets'"),
-    ('chunks', '--input is missing'),
-    ('chunks --input=a', '--output is missing'),
-    ('chunks --clients=1', '--clients is no setting of chunks'),
-    ('dirichlet --alpha=1', 'did you mean --concentration'),
-    ('dirichlet --concentration=nan', 'a finite number'),
-    ('dirichlet --clients=1.5', "--clients='1.5': expected a whole number"),
-    ('leaf_users --test_fraction=0.1', 'makes the test part itself'),
-    ('chunks --test_fraction=0.1 --test_per_class=1', 'not both'),
-    ('chunks --test_fraction=0.6', 'test_fraction'),
-    ('chunks --inspect=a.csv', 'chunks does not go with --inspect'),
-    ('--inspect=a.csv --seed=1', '--seed does not go with --inspect'),
-  ],
-)
-def test_bad_flags_are_refused_in_one_sentence(arguments, message):
-  done = light.call('make_splits', *arguments.split())
-  light.assert_one_sentence(done, message)
-
-
 def test_help_of_a_rule_has_its_flags_only():
   text = light.call('make_splits', '--seed=3', 'sop', '--help').stdout
   own = {flag.name for flag in rules.RULES['sop'].flags}

@@ -10,7 +10,7 @@ from datasets import items
 from datasets.procedural import features, purchases
 from launch import advice, plan, plan_page
 from tasks import configuration, experiment, registry as tasks
-from tests.launch import light, own_examples
+from tests.launch import own_examples
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.runtime import registry as runtimes
@@ -271,21 +271,3 @@ def test_a_round_is_measured(few, in_process, monkeypatch):
   [line] = found['algorithms']
   assert line['seconds_per_round'] > 0
   assert f'{line["seconds_per_round"]:.2f}' in plan_page.to_text(found, 100)
-
-
-@pytest.mark.parametrize(
-  ('flags', 'expected'),
-  [
-    (('--algorithm=fedsss', '--num_classes=9'), 'did you mean fedss'),
-    (('--task=mnist',), 'unknown task'),
-    (('--rounds=9',), 'give a shape'),
-    (('--task=images',), '--data_dir is missing'),
-    (('--num_classes=1',), '--num_classes=1'),
-    (('--num_classes=9', '--algorithm=posonly', '--negatives=3'), 'negatives'),
-    (('--task=glyphs', '--encoder_parameters=9'), '--encoder_parameters'),
-    (('--num_classes=9', '--split=nowhere'), '--split=nowhere'),
-    (('stray',), 'stray'),
-  ],
-)
-def test_bad_input_is_one_sentence(flags, expected):
-  light.assert_one_sentence(light.call('plan', *flags), expected)

@@ -16,7 +16,7 @@ import pytest
 from datasets import raw_examples
 from launch import export, prediction, trained
 from tests.datasets import images_on_disk
-from tests.launch import light, own_examples, test_evaluate
+from tests.launch import own_examples, test_evaluate
 from tff_xc import errors
 from tff_xc.data import description, sparse
 from tff_xc.measure import neighbors
@@ -392,9 +392,6 @@ def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(here, capsys
   assert (here / 'items.csv').read_bytes() == before
   assert prediction.run(['photos/unknown'], run_dir=run) == {}
   assert '0 of 9 have labels' in capsys.readouterr().out
-  for flag in ('--round=best', '--encoder=a:b', '--data_dir=.'):
-    done = light.call('predict', '--model=m', 'photos', flag)
-    light.assert_one_sentence(done, flag.split('=')[0])
 
 
 @pytest.mark.parametrize(
