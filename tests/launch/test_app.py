@@ -129,8 +129,12 @@ app.run(globals()[sys.argv.pop()], '')
 def interrupted(name, number=signal.SIGINT, ignored=False):
   """Starts such a program, and returns its process when it has started."""
   disposition = 'SIG_IGN' if ignored else 'default_int_handler'
-  first = f'import signal; signal.signal(2, signal.{disposition})'
-  first += '; signal.signal(1, signal.SIG_DFL)'  # `nohup` ignores this signal.
+  # `nohup` ignores signal 1.
+  first = f"""
+import signal
+signal.signal(2, signal.{disposition})
+signal.signal(1, signal.SIG_DFL)
+"""
   process = subprocess.Popen(
     [sys.executable, '-c', first + INTERRUPTED, name],
     cwd=light.ROOT,

@@ -11,8 +11,13 @@ from tff_xc import errors
 
 here = test_evaluate.here
 SETTINGS = audit.Settings(3, 4, clip=0.1, noise=0.5)
-_SIZES = {'num_classes': 30, 'num_clients': 6, 'embedding_dim': 4}
-_SIZES |= {'examples_per_client': 6, 'classes_per_client': 3}
+_SIZES = {
+  'num_classes': 30,
+  'num_clients': 6,
+  'embedding_dim': 4,
+  'examples_per_client': 6,
+  'classes_per_client': 3,
+}
 
 
 @pytest.mark.slow
@@ -83,8 +88,7 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   known = of_words['known'].to_numpy()
   assert 0 < known[0] < known[-1] <= 1
   assert (found[found['schedule'] == 'own only']['posterior'] == 1).all()
-  tables = {'hash_tables': 3, 'hash_buckets': 12}
-  tables |= {'num_clients': 5}
+  tables = {'hash_tables': 3, 'hash_buckets': 12, 'num_clients': 5}
   config = configuration.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
   [line] = audit.run([], config, {}, None, SETTINGS)['requests'].to_dict('records')
   assert line['schedule'] == 'own buckets, 3 tables'

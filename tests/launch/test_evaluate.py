@@ -24,8 +24,13 @@ from tff_xc.report import run_files
 from tff_xc.round import process as process_lib
 from tff_xc.runtime import registry as runtimes
 
-_GLYPHS = {'num_classes': 10, 'num_clients': 4, 'embedding_dim': 4}
-_GLYPHS |= {'examples_per_client': 6, 'classes_per_client': 3}
+_GLYPHS = {
+  'num_classes': 10,
+  'num_clients': 4,
+  'embedding_dim': 4,
+  'examples_per_client': 6,
+  'classes_per_client': 3,
+}
 _WORDS = {'num_classes': 10, 'num_features': 32, 'num_clients': 5, 'hidden_dim': 4}
 
 
@@ -167,14 +172,6 @@ def test_every_kind_of_run(kind, here, blank_pictures, capsys):
     assert f'the {part} examples of client' in text
 
 
-def _edited(path, change):
-  """Edits the content of a run's config.json by the function `change`."""
-  file = path / run_files.CONFIG
-  config = json.loads(file.read_text())
-  change(config)
-  file.write_text(json.dumps(config))
-
-
 _OWN_NETWORK = """
 import pathlib
 import tensorflow as tf
@@ -205,13 +202,6 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
   assert (here / 'OWNED').exists()
 
 
-def copied(run_dir, here, change):
-  """Copies a run, and edits its config.json by the function `change`."""
-  shutil.copytree(run_dir, here / 'run')
-  _edited(here / 'run', change)
-  return here / 'run'
-
-
 @pytest.fixture(scope='module')
 def glyphs(in_process_context, tmp_path_factory):
   """A run that tests only read or copy."""
@@ -240,7 +230,10 @@ def glyphs(in_process_context, tmp_path_factory):
   ],
 )
 def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
-  path = copied(glyphs, here, change)
+  path = shutil.copytree(glyphs, here / 'run')
+  config = json.loads((path / run_files.CONFIG).read_text())
+  change(config)
+  (path / run_files.CONFIG).write_text(json.dumps(config))
   with pytest.raises(errors.InputError, match=word) as e:
     evaluate.run(str(path))
   assert '\n' not in str(e.value)
@@ -248,7 +241,7 @@ def test_an_edited_config_is_refused_in_a_sentence(change, word, glyphs, here):
 
 
 def test_without_held_out_examples_of_clients_nothing_is_written(glyphs, here):
-  path = copied(glyphs, here, lambda config: None)
+  path = shutil.copytree(glyphs, here / 'run')
   before = sorted(path.rglob('*'))
   with pytest.raises(errors.InputError, match='client_test_fraction'):
     evaluate.run(str(path), per_client=True)
@@ -288,8 +281,13 @@ def test_other_data_are_refused_and_nothing_changes(here, blank_pictures):
 
 @pytest.mark.slow
 def test_calibrated_class_rows_know_the_classes_of_an_untrained_run(here):
-  changes = {**_GLYPHS, 'num_clients': 10, 'examples_per_client': 12}
-  changes |= {'embedding_dim': 16, 'negatives': 3}
+  changes = {
+    **_GLYPHS,
+    'num_clients': 10,
+    'examples_per_client': 12,
+    'embedding_dim': 16,
+    'negatives': 3,
+  }
   path = untrained(here / 'run', 'glyphs', 'fedss', **changes)
 
   def run(calibrate):

@@ -32,10 +32,16 @@ def _images(root):
   def images(k):
     return random.integers(0, 256, (k, 16, 16), dtype=np.uint8)
 
-  parts = {'x': images(40), 'y': count(40) % 8, 'client': count(40) // 10}
-  parts |= {'test_x': images(8), 'test_y': count(8)}
-  parts |= {'retrieval_x': images(6), 'retrieval_y': count(6) // 2}
-  np.savez(root / 'mine.npz', **parts)
+  np.savez(
+    root / 'mine.npz',
+    x=images(40),
+    y=count(40) % 8,
+    client=count(40) // 10,
+    test_x=images(8),
+    test_y=count(8),
+    retrieval_x=images(6),
+    retrieval_y=count(6) // 2,
+  )
   return root / 'mine.npz'
 
 

@@ -3,11 +3,11 @@
 The checkpoint of a run is its initial state, so tests train nothing.
 """
 
-import csv
 import importlib.util
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from PIL import Image
@@ -23,9 +23,12 @@ from tff_xc.experiment import checkpoints
 
 here = test_evaluate.here
 rounds = test_evaluate.rounds
-_HASHED = {'hash_tables': 3, 'hash_buckets': 4, 'hashed_features': 8}
-# `test_predict` exports the mean.
-_HASHED |= {'bucket_score': 'median'}
+_HASHED = {
+  'hash_tables': 3,
+  'hash_buckets': 4,
+  'hashed_features': 8,
+  'bucket_score': 'median',  # `test_predict` exports the mean.
+}
 
 
 def _images(dataset):
@@ -33,9 +36,7 @@ def _images(dataset):
 
 
 def _rows(dataset):
-  with open('items.csv', newline='') as file:
-    rows = list(csv.DictReader(file))
-  return {'rows': np.array([[float(row[c]) for c in 'abc'] for row in rows])}
+  return {'rows': pd.read_csv('items.csv')[['a', 'b', 'c']].to_numpy()}
 
 
 def _sparse(dataset):
@@ -146,9 +147,15 @@ def test_no_examples_have_no_classes(kind, here):
 
 @pytest.mark.slow
 def test_int8_hardly_changes_what_is_recognised(here, rounds):
-  changes = {**test_evaluate._GLYPHS, 'examples_per_client': 200, 'rounds': 40}
-  changes |= {'embedding_dim': 32, 'classes_per_client': 10}
-  changes |= {'eval_every': 40, 'clients_per_round': 4}
+  changes = {
+    **test_evaluate._GLYPHS,
+    'examples_per_client': 200,
+    'rounds': 40,
+    'embedding_dim': 32,
+    'classes_per_client': 10,
+    'eval_every': 40,
+    'clients_per_round': 4,
+  }
   config = configuration.resolve('glyphs', 'fedavg', changes)
   experiment.assemble(config).run('run')
   test = trained.restore('run').dataset.test

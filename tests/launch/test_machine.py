@@ -51,8 +51,7 @@ def test_without_the_packages_it_says_how_to_get_them():
 def test_memory_is_of_a_process_and_its_children():
   child = subprocess.Popen(['sleep', '60'])
   try:
-    bytes_of = machine.peak_bytes
-    assert bytes_of(os.getpid()) > bytes_of(child.pid) > 1e5
+    assert machine.peak_bytes(os.getpid()) > machine.peak_bytes(child.pid) > 1e5
   finally:
     child.kill()
     child.wait()

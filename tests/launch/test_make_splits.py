@@ -3,7 +3,6 @@
 Other tests use data in the format of their owners, from the lists to the clients.
 """
 
-import csv
 import dataclasses
 import json
 import re
@@ -25,7 +24,7 @@ from tests.datasets import (
   landmarks_on_disk as landmarks,
   sop_on_disk as sop,
 )
-from tests.launch import light
+from tests.launch import light, test_compare
 from tff_xc import errors
 
 
@@ -44,10 +43,6 @@ def as_images(folder):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b'')
   return folder / 'images'
-
-
-def as_cifar(folder):
-  return cifar_on_disk.write(folder, cifar_on_disk.files('cifar10', 'binary'))
 
 
 def as_xc(folder):
@@ -115,11 +110,6 @@ def make(
   return make_splits.make(request, str(source), columns, str(output))
 
 
-def lines(path):
-  with open(path, newline='') as file:
-    return list(csv.DictReader(file))
-
-
 def summary_of(output):
   return json.loads((output / 'summary.json').read_text())
 
@@ -138,14 +128,14 @@ def test_every_rule_on_a_table_and_on_sets_of_labels(write, tmp_path):
       continue
     assert make(name, source, output).endswith(f'written to {output}\n')
     summary = summary_of(output)
-    train = lines(output / 'federated_train.csv')
+    train = test_compare.read_csv(output / 'federated_train.csv')
     assert summary['examples'] == len(train) > 0
     assert summary['clients'] == len({row['user_id'] for row in train})
-    counted = sum(int(row['count']) for row in lines(output / 'classes.csv'))
+    counted = sum(int(row['count']) for row in test_compare.read_csv(output / 'classes.csv'))
     assert counted == sum(len(row['class'].split()) for row in train)
     assert (output / 'test.csv').exists() == rule.makes_test
     if rule.makes_test:
-      held_out = {row['image_id'] for row in lines(output / 'test.csv')}
+      held_out = {row['image_id'] for row in test_compare.read_csv(output / 'test.csv')}
       assert not held_out & {row['image_id'] for row in train}
       assert len(held_out) == summary['test_examples'] == 5
 
@@ -163,13 +153,17 @@ def test_a_split_of_images_is_read_back(tmp_path):
   both = np.sort(np.concatenate([train.numbers, test]))
   np.testing.assert_array_equal(both, np.arange(48))
   assert train.client_ids == list('0123')
-  assert lines(output / 'classes.csv')[1] == {'class': '1', 'name': 'c1', 'count': '6'}
+  assert test_compare.read_csv(output / 'classes.csv')[1] == {
+    'class': '1',
+    'name': 'c1',
+    'count': '6',
+  }
 
 
 def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
   counts = cifar_on_disk.COUNTS['cifar10']
   monkeypatch.setattr(cifar, 'OFFICIAL', counts)
-  source = as_cifar(tmp_path)
+  source = cifar_on_disk.write(tmp_path, cifar_on_disk.files('cifar10', 'binary'))
   with pytest.raises(errors.InputError, match='has a test part; leave out'):
     make('chunks', source, tmp_path / 'out', test_fraction=0.1)
   make('dirichlet', source, tmp_path / 'out', seed=3)
@@ -278,20 +272,15 @@ def test_a_splits_pictures_do_not_join_its_images(tmp_path):
 # -- Data in the format of their owners. --
 
 
-def summary_after(rule, source, output, **changes):
-  make(rule, source, output, **changes)
-  return summary_of(output)
-
-
-def distributed(rule, folder, **options):
+def distributed(rule, folder):
   if rule.startswith('landmarks'):
-    return landmarks.write(folder, landmarks.images(), **options)
+    return landmarks.write(folder, landmarks.images())
   if rule == 'sop':
     return sop.write(folder, *sop.lists())
   if rule == 'imagenet21k':
     folder.mkdir()
     return imagenet21k.as_text(folder)
-  return inaturalist.write(folder, inaturalist.content(), **options)
+  return inaturalist.write(folder, inaturalist.content())
 
 
 @pytest.mark.parametrize('rule', PUBLISHED)
@@ -299,7 +288,7 @@ def test_the_same_files_and_seed_make_the_same_split(rule, tmp_path):
   made = []
   for name, seed in (('a', 0), ('b', 0), ('c', 1)):
     source = distributed(rule, tmp_path / f'in_{name}')
-    summary_after(rule, source, tmp_path / name, seed=seed)
+    make(rule, source, tmp_path / name, seed=seed)
     files = (tmp_path / name).glob('*.csv')
     made.append({file.name: file.read_bytes() for file in files})
   assert made[0] == made[1]
@@ -324,9 +313,9 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
   for number, image in enumerate(shown, len(train)):
     expected = decode.square(images_on_disk.photograph(number), 16)
     np.testing.assert_array_equal(image, expected)
-  held = lines(tmp_path / 'out' / 'test.csv')
+  held = test_compare.read_csv(tmp_path / 'out' / 'test.csv')
   assert dataset.test.labels.tolist() == [class_of[r['image_id']] for r in held]
-  rows = lines(tmp_path / 'out' / 'federated_train.csv')
+  rows = test_compare.read_csv(tmp_path / 'out' / 'federated_train.csv')
   for client in dataset.train.client_ids:
     expected = sorted(class_of[r['image_id']] for r in rows if r['user_id'] == client)
     assert sorted(dataset.train.labels(client)) == expected
@@ -335,7 +324,8 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
 @pytest.mark.parametrize('name', PUBLISHED)
 def test_differences_from_what_was_published_are_told(name, tmp_path, capsys):
   source = distributed(name, tmp_path / 'in')
-  summary = summary_after(name, source, tmp_path / '0')
+  make(name, source, tmp_path / '0')
+  summary = summary_of(tmp_path / '0')
   report, real = summary['published'], rules.get(name)
   assert not report['is_the_input'] and not report['is_the_rule']
   fact, published = next(iter(real.published.input.items()))
@@ -350,7 +340,7 @@ def test_an_input_that_is_none_or_too_small(tmp_path):
   for rule in OF_PHOTOGRAPHS:
     for path in (tmp_path, tmp_path / 'none'):
       with pytest.raises(errors.InputError, match=r'--input=.* has no '):
-        summary_after(rule, path, tmp_path / 'out')
+        make(rule, path, tmp_path / 'out')
   source = distributed('inaturalist', tmp_path / 'in')
   with pytest.raises(errors.InputError, match='no class has 500 images'):
-    summary_after('inaturalist-geo-1k', source, tmp_path / 'out', images_per_class=500)
+    make('inaturalist-geo-1k', source, tmp_path / 'out', images_per_class=500)

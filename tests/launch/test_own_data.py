@@ -61,9 +61,14 @@ def examples():
   return [*map(commands, documents.code(before))]
 
 
-MADE_BY = [own_examples.photos] * 2
-MADE_BY += [own_examples.npz, own_examples.items, own_examples.embeddings]
-MADE_BY += [own_examples.text]
+MADE_BY = [
+  own_examples.photos,
+  own_examples.photos,
+  own_examples.npz,
+  own_examples.items,
+  own_examples.embeddings,
+  own_examples.text,
+]
 
 
 @pytest.mark.slow

@@ -15,8 +15,14 @@ from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.runtime import registry as runtimes
 
-SHAPE = {'num_classes': 12, 'num_clients': 6, 'classes_per_client': 3}
-SHAPE |= {'examples_per_client': 5, 'embedding_dim': 4, 'hidden_dim': 4}
+SHAPE = {
+  'num_classes': 12,
+  'num_clients': 6,
+  'classes_per_client': 3,
+  'examples_per_client': 5,
+  'embedding_dim': 4,
+  'hidden_dim': 4,
+}
 # The algorithms of the rules, and some more.
 USED = dict.fromkeys(name for rule in advice.RULES for name in rule.use)
 SOME = [*{'fedavg': None, **USED, 'posonly': None, 'centralized': None}]
@@ -47,16 +53,22 @@ def _images(folder):
 
 def _text(folder):
   own_examples.text(folder)
-  given = {'data_dir': str(folder / 'train.txt'), 'split': 'iid:5'}
-  given['test_fraction'] = 0.2
-  return {**given, 'hidden_dim': 4, 'feature_dim': 4, 'examples_per_round': 0}
+  return {
+    'data_dir': str(folder / 'train.txt'),
+    'split': 'iid:5',
+    'test_fraction': 0.2,
+    'hidden_dim': 4,
+    'feature_dim': 4,
+    'examples_per_round': 0,
+  }
 
 
-def _items(folder):
-  return {'num_classes': 60, 'num_clients': 8}
-
-
-DATA = {'images': _images, 'table': _table, 'sparse-text': _text, 'items-demo': _items}
+DATA = {
+  'images': _images,
+  'table': _table,
+  'sparse-text': _text,
+  'items-demo': lambda _: {'num_classes': 60, 'num_clients': 8},
+}
 
 
 @pytest.mark.slow  # `tests/round/test_request.py` has a quick test of this.
@@ -77,8 +89,7 @@ def test_bytes_are_those_of_a_round_of_all_clients(task, name, tmp_path, in_proc
   config = configuration.resolve(task, name, given)
   experiment.run(config, str(tmp_path / 'run'))
   row = pd.read_csv(tmp_path / 'run' / 'metrics.csv').iloc[-1]
-  every = found['rounds']['clients_per_round'] == found['data']['clients']
-  assert every
+  assert found['rounds']['clients_per_round'] == found['data']['clients']
   for way in ('down', 'up'):
     # FedVC samples examples, and therefore features, at random.
     drawn = (task, name) == ('sparse-text', 'fedvc')

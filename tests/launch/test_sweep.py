@@ -1,19 +1,19 @@
 """`launch.sweep`: wrong input, repeated runs, its table, and an interrupted sweep."""
 
-import csv
 import dataclasses
 import json
 import pathlib
 import subprocess
 import sys
 import time
+import types
 
 import matplotlib.image
 import psutil
 import pytest
 
 from launch import runs as runs_lib, settings, sweep as sweep_lib
-from tests.launch import light
+from tests.launch import light, test_compare, test_train
 from tests.report import fake_runs
 from tff_xc import errors, lock
 
@@ -144,11 +144,6 @@ def _finish(run):
     (run.folder / 'config.json').write_text(json.dumps(run.config))
 
 
-class FakeChild:
-  def __init__(self, run, error=None):
-    self.run, self.error, self.seconds = run, error, 30.0
-
-
 @pytest.fixture
 def started(monkeypatch):
   """Ends runs at once, and lets those in `failing` fail. Returns the arguments of the runs."""
@@ -159,7 +154,8 @@ def started(monkeypatch):
       found.append(arguments_of(run, 2 if len(waiting) > 1 else 1))
       if place not in failing:
         _finish(run)
-      yield FakeChild(run, failing.get(place)), max(1, 3 - place)
+      child = types.SimpleNamespace(run=run, error=failing.get(place), seconds=30.0)
+      yield child, max(1, 3 - place)
 
   monkeypatch.setattr(runs_lib, 'run_all', run_all)
   monkeypatch.setattr(runs_lib, 'threads', lambda n: 4 if n > 1 else None)
@@ -248,15 +244,6 @@ def swept(tmp_path):
   return made(tmp_path, points)
 
 
-def rows_of(folder):
-  with open(folder / 'sweep.csv', newline='') as f:
-    return list(csv.DictReader(f))
-
-
-def is_drawn(folder):
-  return matplotlib.image.imread(folder / 'sweep.png').std() > 0.01
-
-
 def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
   fake_runs.write_run(swept[7].folder, seed=1, top1=0.9)
   text = sweep_lib.write(swept, {swept[6].folder: 'no update was finite'}, tmp_path, None)
@@ -269,7 +256,7 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
   assert '90' not in lines[5]
   failed = 'lr=0.1 m=8 seed 0 failed: no update was finite'
   assert failed in lines and failed in (tmp_path / 'sweep.md').read_text()
-  rows = rows_of(tmp_path)
+  rows = test_compare.read_csv(tmp_path / 'sweep.csv')
   assert [(row['lr'], row['m'], row['best']) for row in rows] == [
     ('0.001', '4', 'False'),
     ('0.001', '8', 'False'),
@@ -278,7 +265,7 @@ def test_rows_in_grid_order_the_best_marked_and_failures_told(swept, tmp_path):
   ]
   assert (rows[3]['failed_seeds'], rows[3]['seeds'], rows[3]['top1_mean']) == ('0', '1', '')
   assert float(rows[2]['top1_mean']) == pytest.approx(0.505)
-  assert is_drawn(tmp_path)
+  assert matplotlib.image.imread(tmp_path / 'sweep.png').std() > 0.01
 
 
 def test_runs_on_different_data_are_refused(swept, tmp_path):
@@ -301,7 +288,8 @@ def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path):
   assert 'fedss lr=0.1 m=4 *' in write('top1:0.3')
   for metric in ('top1:0.9', 'mcc', 'mcc:0.5'):  # No run reached or measured these targets.
     assert '*' not in write(metric)
-    assert [row['best'] for row in rows_of(tmp_path)] == ['False'] * 3
+    rows = test_compare.read_csv(tmp_path / 'sweep.csv')
+    assert [row['best'] for row in rows] == ['False'] * 3
   failures = {run.folder: f'reason of seed {run.seed}' for run in swept}
   with pytest.raises(errors.InputError, match='reason of seed 0'):
     sweep_lib.write(swept, failures, tmp_path / 'none', None)
@@ -310,7 +298,7 @@ def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path):
   points = [({'server_optimizer': name}, 0.4) for name in ('sgd', 'adam')]
   runs = made(tmp_path / 'texts', points, seeds=(0,))
   assert '±' not in sweep_lib.write(runs, {}, tmp_path, 'map@10')
-  assert is_drawn(tmp_path)
+  assert matplotlib.image.imread(tmp_path / 'sweep.png').std() > 0.01
 
 
 SMALL = (
@@ -346,11 +334,10 @@ def start(output, jobs):
 
 
 def without_seconds(file):
-  with open(file, newline='') as f:
-    return [
-      {name: cell for name, cell in row.items() if not name.startswith('seconds')}
-      for row in csv.DictReader(f)
-    ]
+  return [
+    {name: cell for name, cell in row.items() if not name.startswith('seconds')}
+    for row in test_compare.read_csv(file)
+  ]
 
 
 @pytest.mark.slow
@@ -363,7 +350,7 @@ def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
     tmp_path / 'cut' / 'client_learning_rate=0.01' / f'seed{seed}' for seed in (0, 1)
   )
   try:
-    while not _rows(second / 'metrics.csv') > 30:
+    while not test_train.rounds_done(second) > 28:
       assert cut.poll() is None, cut.communicate()[0]
       time.sleep(0.05)
     below = psutil.Process(cut.pid).children(recursive=True)
@@ -390,7 +377,3 @@ def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
     assert without_seconds(tmp_path / 'cut' / file) == without_seconds(tmp_path / 'whole' / file)
   [best] = [row for row in without_seconds(tmp_path / 'cut' / 'sweep.csv') if row['best'] == 'True']
   assert float(best['client_learning_rate']) == 0.01
-
-
-def _rows(file):
-  return file.read_text().count('\n') if file.exists() else 0

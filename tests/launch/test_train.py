@@ -128,8 +128,14 @@ _MOST_GROWTH_MIB = 16
 @pytest.mark.parametrize('algorithm', ['fedss', 'fedaws'])
 def test_500_rounds_add_nothing_to_the_memory(tmp_path, algorithm):
   run_dir = tmp_path / 'run'
-  given = ('--task=glyphs', f'--algorithm={algorithm}', f'--rounds={_ROUNDS}')
-  given += ('--eval_every=25', '--clients_per_round=3', '--checkpoint_every=5')
+  given = (
+    '--task=glyphs',
+    f'--algorithm={algorithm}',
+    f'--rounds={_ROUNDS}',
+    '--eval_every=25',
+    '--clients_per_round=3',
+    '--checkpoint_every=5',
+  )
   samples = []
   quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
   with subprocess.Popen(command(run_dir, *given), cwd=light.ROOT, **quiet) as run:

@@ -15,9 +15,16 @@ VERDICTS = judge.Verdict
 
 def line(row, published='', mean='', std='', seeds=3, **more):
   """Returns the cells of a line."""
-  of = {'task': 'glyphs', 'row': row, 'algorithm': row.split()[0]}
-  values = {'published': published, 'mean': mean, 'std': std, 'seeds': seeds}
-  return {**of, **values, **more}
+  return {
+    'task': 'glyphs',
+    'row': row,
+    'algorithm': row.split()[0],
+    'published': published,
+    'mean': mean,
+    'std': std,
+    'seeds': seeds,
+    **more,
+  }
 
 
 def found_of(claims=(), scale='paper', **more):

@@ -25,15 +25,11 @@ TABLE = small_table.TABLE
 VERDICTS = judge.Verdict
 
 
-def planned(output, *found, **more):
-  values = {'scale': 'small', 'output': output, 'is_one': len(found) == 1}
-  request = plan.Request(**values | more)
-  return [plan.plan_one(each, request) for each in found], request
-
-
 def measured(output, *found, **more):
   """Measures results. Returns the written lines."""
-  plans, request = planned(output, *found, **more)
+  values = {'scale': 'small', 'output': output, 'is_one': len(found) == 1}
+  request = plan.Request(**values | more)
+  plans = [plan.plan_one(each, request) for each in found]
   run_lib.run_all(plans, request)
   return [[*each.kept().lines] for each in plans]
 
@@ -297,11 +293,6 @@ def test_seeds_that_missed_a_target_make_it_a_bound(tmp_path):
   assert (number.std, number.is_bound) == (None, True)
 
 
-def change(path, **values):
-  summary = json.loads(path.read_text()) | values
-  path.write_text(json.dumps(summary))
-
-
 def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
   """Another command may have trained the runs with another --best_by."""
   rows = TABLE.rows[:1]
@@ -311,7 +302,8 @@ def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
   metrics.loc[metrics['round'] == 10, 'top1'] = 0.9
   metrics.to_csv(run.folder / 'metrics.csv', index=False)
   best = {'by': 'mcc', 'round': 20, 'top1': 0.4, 'bytes_down': 10.0}
-  change(run.folder / 'summary.json', best_round=best)
+  path = run.folder / 'summary.json'
+  path.write_text(json.dumps(json.loads(path.read_text()) | {'best_round': best}))
   last = pytest.approx(100 * metrics['top1'].iloc[-1])
   for at_rounds, by, wanted in (
     (None, '', [50.0, None, None]),
