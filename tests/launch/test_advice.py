@@ -46,8 +46,8 @@ def test_the_nearest_comparison_counts():
   assert found.name == 'landmarks, 1,000 rounds'
   assert facts.distance(found.facts) < advice.NEAR
   assert facts._replace(num_classes=50_000).distance(found.facts) > 20
-  other = advice.evidence(facts, 'fedams')  # This setting has no score of fedams.
-  assert other.name == 'omniglot, 400 rounds'
+  # The setting of `found` has no score of fedams.
+  assert advice.evidence(facts, 'fedams').name == 'omniglot, 400 rounds'
   assert advice.evidence(facts, 'nobody') is None
   told = found.sentence('fedss')
   assert 'fedss scores 96.3' in told and 'fedadam scores 97.9' in told

@@ -88,8 +88,9 @@ def test_words_are_told_exactly_and_buckets_narrow_labels(here):
   known = of_words['known'].to_numpy()
   assert 0 < known[0] < known[-1] <= 1
   assert (found[found['schedule'] == 'own only']['posterior'] == 1).all()
-  tables = {'hash_tables': 3, 'hash_buckets': 12, 'num_clients': 5}
-  config = configuration.resolve('sparse-words-sets', 'fedmlh', sizes | tables)
+  config = configuration.resolve(
+    'sparse-words-sets', 'fedmlh', sizes | {'hash_tables': 3, 'hash_buckets': 12, 'num_clients': 5}
+  )
   [line] = audit.run([], config, {}, None, SETTINGS)['requests'].to_dict('records')
   assert line['schedule'] == 'own buckets, 3 tables'
   assert 0.5 < line['auc'] <= 1

@@ -21,8 +21,9 @@ def test_contenders_agree_and_are_read_back(tmp_path, name):
     more += ['--examples=8', '--batch_size=8']
   if name == 'classes':
     more += ['--num_classes=200', '--contenders=in_process,worker,dp']
-  command = ['-m', 'launch.benchmark', name, '--small', *more]
-  done = processes.python(*command, cwd=light.ROOT, timeout=600)
+  done = processes.python(
+    '-m', 'launch.benchmark', name, '--small', *more, cwd=light.ROOT, timeout=600
+  )
   assert (done.returncode, done.stderr) == (0, '')
   found = json.loads(output.read_text())
   assert found['passes'] == 1 and found['versions'] and found['machine']['cpu']

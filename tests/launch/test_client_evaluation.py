@@ -21,7 +21,6 @@ _GLYPHS = {
   'unseen_clients': 0.2,
   'negatives': 3,
 }
-How = personalization.Personalization
 
 
 def scored(path, how=None):
@@ -51,7 +50,7 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
     mean = result['clients'][part]['top1_mean']
     assert mean == pytest.approx(rows['top1'].mean())
   capsys.readouterr()
-  result, after = scored(path, How(60, learning_rate=0.3))
+  result, after = scored(path, personalization.Personalization(60, learning_rate=0.3))
   said = capsys.readouterr().out
   table = [line for line in said.splitlines() if '/' not in line]
   assert max(map(len, table)) <= 80
@@ -75,9 +74,12 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
     return evaluate.score_clients(found._replace(client_threads=threads), how)['top1_personalized']
 
   for threads in (1, 3):
-    scores = again(How(60, learning_rate=0.3), threads)
+    scores = again(personalization.Personalization(60, learning_rate=0.3), threads)
     assert scores.tolist() == after['top1_personalized'].tolist()
-  for how in (How(0), How(5, learning_rate=0.0)):
+  for how in (
+    personalization.Personalization(0),
+    personalization.Personalization(5, learning_rate=0.0),
+  ):
     assert again(how, 2).tolist() == frame['top1'].tolist()
 
 
@@ -96,7 +98,7 @@ def test_every_kind_of_run(kind, more, part, here):
   task, algorithm, made = test_evaluate._KINDS[kind]
   given = {**made(here), **more, 'client_test_fraction': 0.5}
   path = test_evaluate.untrained(here / 'run', task, algorithm, **given)
-  _, frame = scored(path, How(3, part))
+  _, frame = scored(path, personalization.Personalization(3, part))
   some = frame[frame['test_examples'] > 0]
   assert len(some)
   assert some['top1_personalized'].between(0, 1).all()

@@ -49,8 +49,9 @@ def rows_of(out):
 @pytest.mark.slow
 def test_command_prints_the_table_and_writes_four_files(sweep, monkeypatch):
   monkeypatch.setenv('COLUMNS', '60')
-  given = ['--metric=map@r', '--picture_format=pdf']
-  done = processes.python('-m', 'launch.compare', str(sweep), *given, timeout=120)
+  done = processes.python(
+    '-m', 'launch.compare', str(sweep), '--metric=map@r', '--picture_format=pdf', timeout=120
+  )
   assert (done.returncode, done.stderr) == (0, '')
   check_what_is_printed_and_written(sweep, done.stdout, {'md', 'csv', 'png', 'pdf'})
 
@@ -88,11 +89,11 @@ def test_what_differs_besides_the_methods_is_said(tmp_path):
   own = {'server_optimizer': 'adam', 'negatives': 80}
   fake_runs.write_run(tmp_path / 'a', rounds=30, **own)
   fake_runs.write_run(tmp_path / 'b', rounds=30, seed=1, **own)
-  same = {'server_optimizer': 'sgd', 'client_learning_rate': 0.1}
-  fake_runs.write_run(tmp_path / 'c', 'fedavg', rounds=50, **same)
+  fake_runs.write_run(
+    tmp_path / 'c', 'fedavg', rounds=50, server_optimizer='sgd', client_learning_rate=0.1
+  )
   compare.compare([tmp_path])
-  expected = 'between the methods: rounds, server_optimizer'
-  assert expected in (tmp_path / 'compare.md').read_text()
+  assert 'between the methods: rounds, server_optimizer' in (tmp_path / 'compare.md').read_text()
   assert 'between the methods' not in compare.compare([tmp_path / 'a', tmp_path / 'b'])
 
 
@@ -132,8 +133,9 @@ def test_baselines_without_training_stand_below_the_table(tmp_path):
 )
 def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
   for place, (algorithm, changes) in enumerate(made):
-    given = {'data_dir': 'gone', 'classes': 'gone', **changes, 'split': ''}
-    config = configuration.resolve('images', algorithm, given)
+    config = configuration.resolve(
+      'images', algorithm, {'data_dir': 'gone', 'classes': 'gone', **changes, 'split': ''}
+    )
     config['options']['split'] = changes.get('split', '')
     fake_runs.write_run(tmp_path / f'{place}', rounds=config['rounds'], settings=config)
   assert compare.collect([tmp_path])['label'].tolist() == expected
@@ -230,8 +232,9 @@ def test_scores_are_related_to_those_of_a_reference(sweep, tmp_path, out):
 def test_scores_at_budgets_and_further_columns_are_shown(sweep, out):
   # One of the runs has selected a best round.
   path = sweep / 'full' / 'summary.json'
-  best = {'best_round': {'by': 'top1', 'round': 4}}
-  path.write_text(json.dumps(json.loads(path.read_text()) | best))
+  path.write_text(
+    json.dumps(json.loads(path.read_text()) | {'best_round': {'by': 'top1', 'round': 4}})
+  )
   at, columns = 'rounds:12', ['top1@10', 'best.round']
   compare.compare([sweep], out, over='bytes', at=at, columns=columns)
   [heading, *_] = (out / 'compare.md').read_text().splitlines()
@@ -265,16 +268,18 @@ def test_a_reference_on_other_data_is_refused(tmp_path, out):
     whole = fake_runs.write_run(tmp_path / name, settings=of(**data))
     with pytest.raises(errors.InputError, match=f'other data .*: {name} was'):
       compare.compare([ours], out, relative_to=whole)
-  same = fake_runs.write_run(tmp_path / 'b', settings=of(classes=9))
-  compare.compare([ours], out, relative_to=same)
+  compare.compare(
+    [ours], out, relative_to=fake_runs.write_run(tmp_path / 'b', settings=of(classes=9))
+  )
 
 
 def test_a_table_is_kept_for_a_page(tmp_path):
   rate = {'client_learning_rate': 0.25}
   for seed in (0, 1):
     fake_runs.write_run(tmp_path / f'b{seed}', seed=seed, negatives=5, **rate)
-  cpu = {'versions': {'tensorflow-cpu': '2'}}
-  whole = fake_runs.write_run(tmp_path / 'c', 'posonly', top1=0.8, settings=cpu, **rate)
+  whole = fake_runs.write_run(
+    tmp_path / 'c', 'posonly', top1=0.8, settings={'versions': {'tensorflow-cpu': '2'}}, **rate
+  )
   path, columns = tmp_path / 'kept.csv', ['top1@10', 'relative_top1']
   compare.keep([tmp_path / 'b0', tmp_path / 'b1', whole], path, columns, whole)
   first, second = read_csv(path)  # In the order of the runs.

@@ -32,13 +32,11 @@ def write(path, words, old=''):
 @pytest.fixture
 def runs(tmp_path):
   for seed in (0, 1):
-    folder = tmp_path / 'runs' / f'a{seed}'
-    fake_runs.write_run(folder, seed=seed, top1=0.5 + seed / 10)
+    fake_runs.write_run(tmp_path / 'runs' / f'a{seed}', seed=seed, top1=0.5 + seed / 10)
   fake_runs.write_run(tmp_path / 'runs' / 'b', 'posonly', top1=0.3)
   frame = compare.collect([tmp_path / 'runs'])
   columns = tables.all_columns(targets.parse('top1:0.4'), [tables.column('top1@10')])
-  of_runs = tables.of_methods(frame, columns)
-  (tmp_path / 'runs.csv').write_text(tables.to_csv(of_runs))
+  (tmp_path / 'runs.csv').write_text(tables.to_csv(tables.of_methods(frame, columns)))
   return tmp_path
 
 
@@ -64,8 +62,9 @@ def test_every_result_has_a_line_and_every_failure_a_cause(tmp_path):
   block = text[text.index('<!-- overview') :].partition('<!-- end -->')[0]
   lines = [line.strip('| ').split(' | ') for line in block.splitlines()[3:]]
   shown = {line[0].strip('`'): line[-1] for line in lines}
-  results = registry.RESULTS.items()
-  assert [*shown] == [name for name, each in results if not isinstance(each, table.Diagram)]
+  assert [*shown] == [
+    name for name, each in registry.RESULTS.items() if not isinstance(each, table.Diagram)
+  ]
   for name, says in shown.items():
     verdict, _, cause = says.partition('. ')
     assert bool(cause) != verdict.startswith(('shape', 'reproduced', 'formula')), name

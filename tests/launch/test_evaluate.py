@@ -91,8 +91,7 @@ def untrained(path, task, algorithm='fedavg', **changes):
   checkpoints.prepare(path)
   checkpoints.save(path, _initial[key], 1)
   config['data'] = data
-  description = dataclasses.asdict(made.dataset.description)
-  files.write_json(path / run_files.DESCRIPTION, description)
+  files.write_json(path / run_files.DESCRIPTION, dataclasses.asdict(made.dataset.description))
   files.write_json(path / run_files.CONFIG, config)
   (path / run_files.METRICS).write_text('round,loss\n1,0.5\n')
   return path
@@ -108,8 +107,13 @@ def _images(folder):
 
 def _table(folder):
   own_examples.items(folder)
-  columns = {'label_column': 'item', 'user_column': 'user'}
-  return {'data_dir': 'items.csv', 'test_column': 'part', **columns, **_SMALL}
+  return {
+    'data_dir': 'items.csv',
+    'test_column': 'part',
+    'label_column': 'item',
+    'user_column': 'user',
+    **_SMALL,
+  }
 
 
 def _text(folder):
@@ -206,8 +210,7 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
 def glyphs(in_process_context, tmp_path_factory):
   """A run that tests only read or copy."""
   tff.framework.set_default_context(in_process_context)
-  path = tmp_path_factory.mktemp('runs') / 'glyphs'
-  return untrained(path, 'glyphs', 'fedss', **_GLYPHS)
+  return untrained(tmp_path_factory.mktemp('runs') / 'glyphs', 'glyphs', 'fedss', **_GLYPHS)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +271,7 @@ def test_other_data_are_refused_and_nothing_changes(here, blank_pictures):
       run('other.npz')
   assert contents() == before
   assert run('moved.npz')['rounds'] == 1
-  outputs = {'confusion.csv', 'confusion.png', 'evaluation.json'}
-  assert contents().keys() == before.keys() | outputs
+  assert contents().keys() == before.keys() | {'confusion.csv', 'confusion.png', 'evaluation.json'}
   assert before.items() <= contents().items()
   # A damaged checkpoint stays in the run directory.
   (path / 'checkpoints' / 'round_1.npz').write_bytes(b'')

@@ -50,8 +50,7 @@ def _unhashed(dataset):
 
 def _features(matrix):
   found = sparse.as_tensors(matrix)
-  names = 'row_splits', 'ids', 'values'
-  return dict(zip(names, found, strict=True))
+  return dict(zip(('row_splits', 'ids', 'values'), found, strict=True))
 
 
 def _characters(dataset):
@@ -80,8 +79,7 @@ def exported(kind, here, **more):
   pool = found.dataset.test if part == 'test' else found.dataset.train.pool
   count = len(examples.get('row_splits', ())) - 1
   count = count if count > 0 else len(next(iter(examples.values())))
-  numbers = np.arange(count)
-  embeddings = found.evaluator.embeddings(found.weights, pool, numbers)
+  embeddings = found.evaluator.embeddings(found.weights, pool, np.arange(count))
   head, table = found.algorithm.model.head, found.weights.class_table
   if hasattr(head, 'label_scores'):
     return examples, tf.transpose(head.label_scores(embeddings, table)), path
@@ -156,8 +154,7 @@ def test_int8_hardly_changes_what_is_recognised(here, rounds):
     'eval_every': 40,
     'clients_per_round': 4,
   }
-  config = configuration.resolve('glyphs', 'fedavg', changes)
-  experiment.assemble(config).run('run')
+  experiment.assemble(configuration.resolve('glyphs', 'fedavg', changes)).run('run')
   test = trained.restore('run').dataset.test
   x, top1, sizes = test.read(np.arange(len(test))), {}, {}
   for quantize in ('', 'float16', 'int8'):
@@ -190,8 +187,7 @@ def test_images_of_any_size_are_fitted_as_at_reading(height, width, channels):
 @pytest.fixture
 def run(here):
   """Writes a run on glyphs."""
-  changes = test_evaluate._GLYPHS
-  return test_evaluate.untrained(here / 'run', 'glyphs', 'fedavg', **changes)
+  return test_evaluate.untrained(here / 'run', 'glyphs', 'fedavg', **test_evaluate._GLYPHS)
 
 
 def test_an_output_that_is_not_ours_alone_stays(run, here):

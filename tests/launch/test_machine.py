@@ -29,8 +29,7 @@ def test_a_problem_is_counted_and_the_rest_is_checked(monkeypatch, capsys):
   found = [('b', 'old', 'renew it'), ('a', 'fine', '')]
   monkeypatch.setattr(machine, 'checks', lambda: iter(found))
   assert machine.tell() == 1
-  out = capsys.readouterr().out
-  assert re.search('b +PROBLEM +old\n +cure +renew it\na +ok', out)
+  assert re.search('b +PROBLEM +old\n +cure +renew it\na +ok', capsys.readouterr().out)
   monkeypatch.setattr(machine, 'checks', lambda: iter(found[1:]))
   assert machine.tell() == 0
 

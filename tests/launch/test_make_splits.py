@@ -68,11 +68,10 @@ OF_PHOTOGRAPHS = {
   'inaturalist-user-120k': {'images_per_class': 40},
   'inaturalist-geo-100': {'images_per_class': 40, 'least_share': 0.05},
 }
-OF_SHARDS = {'examples_per_shard': 2, 'shards_per_client': 2}
 PUBLISHED = {
   **OF_PHOTOGRAPHS,
   'sop': {'examples_per_client': 5},
-  'imagenet21k': {'test_share': 0.4, **OF_SHARDS},
+  'imagenet21k': {'test_share': 0.4, 'examples_per_shard': 2, 'shards_per_client': 2},
 }
 FILES = {
   'federated_train.csv',
@@ -105,8 +104,7 @@ def make(
   rule, source, output, columns=COLUMNS, seed=0, test_fraction=0.0, test_per_class=0, **changes
 ):
   settings = rules.get(rule).settings(**SMALL.get(rule, {}) | changes)
-  held_out = test_fraction, test_per_class
-  request = rules.Request(rule, settings, seed, *held_out)
+  request = rules.Request(rule, settings, seed, test_fraction, test_per_class)
   return make_splits.make(request, str(source), columns, str(output))
 
 
@@ -161,8 +159,7 @@ def test_a_split_of_images_is_read_back(tmp_path):
 
 
 def test_a_split_of_cifar_is_the_tasks_partition(tmp_path, monkeypatch):
-  counts = cifar_on_disk.COUNTS['cifar10']
-  monkeypatch.setattr(cifar, 'OFFICIAL', counts)
+  monkeypatch.setattr(cifar, 'OFFICIAL', cifar_on_disk.COUNTS['cifar10'])
   source = cifar_on_disk.write(tmp_path, cifar_on_disk.files('cifar10', 'binary'))
   with pytest.raises(errors.InputError, match='has a test part; leave out'):
     make('chunks', source, tmp_path / 'out', test_fraction=0.1)
@@ -232,8 +229,9 @@ def test_inspecting_a_split_of_somebody_else(tmp_path):
   # p is 2/3, 1/3. The clients differ by 1/3 and 1/6 in each of the two classes.
   assert summary['emd'] == pytest.approx((1 * 2 / 3 + 2 * 1 / 3) / 3)
   assert {p.name for p in output.iterdir()} == {'classes.csv', 'summary.json'}
-  geo = make_splits.make(None, f'{source}:geo_100', COLUMNS, None)
-  assert 'clients                        2\n' in geo
+  assert 'clients                        2\n' in make_splits.make(
+    None, f'{source}:geo_100', COLUMNS, None
+  )
   sets = tmp_path / 'sets.csv'
   sets.write_text('image_id,class,user_id\na,0 2,u\nb,2,u\n')
   # A class cell with several numbers is a set of labels.
@@ -287,8 +285,7 @@ def distributed(rule, folder):
 def test_the_same_files_and_seed_make_the_same_split(rule, tmp_path):
   made = []
   for name, seed in (('a', 0), ('b', 0), ('c', 1)):
-    source = distributed(rule, tmp_path / f'in_{name}')
-    make(rule, source, tmp_path / name, seed=seed)
+    make(rule, distributed(rule, tmp_path / f'in_{name}'), tmp_path / name, seed=seed)
     files = (tmp_path / name).glob('*.csv')
     made.append({file.name: file.read_bytes() for file in files})
   assert made[0] == made[1]
@@ -323,8 +320,7 @@ def test_images_of_sop_train_and_are_retrieved(tmp_path, pack):
 
 @pytest.mark.parametrize('name', PUBLISHED)
 def test_differences_from_what_was_published_are_told(name, tmp_path, capsys):
-  source = distributed(name, tmp_path / 'in')
-  make(name, source, tmp_path / '0')
+  make(name, distributed(name, tmp_path / 'in'), tmp_path / '0')
   summary = summary_of(tmp_path / '0')
   report, real = summary['published'], rules.get(name)
   assert not report['is_the_input'] and not report['is_the_rule']

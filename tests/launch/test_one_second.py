@@ -44,8 +44,7 @@ def test_every_command_is_here():
 
 
 def test_the_package_lists_them():
-  words = [sys.executable, '-m', 'launch']
-  listed = subprocess.check_output(words, cwd=light.ROOT, text=True)
+  listed = subprocess.check_output([sys.executable, '-m', 'launch'], cwd=light.ROOT, text=True)
   for command in COMMANDS:
     assert re.search(rf'^python -m launch\.{command} +\w', listed, re.M)
 

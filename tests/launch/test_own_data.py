@@ -54,13 +54,10 @@ def commands(block):
   return re.split(r'\n(?=\.venv)', block.strip())
 
 
-def examples():
-  """Returns the commands of the first sections, grouped by data set."""
-  # Another test covers the path to a comparison.
-  before = OWN[OWN.index('### Formats and splits') : OWN.index('## Splits of')]
-  return [*map(commands, documents.code(before))]
-
-
+# The commands of the first sections, grouped by data set. Another test covers the path to a
+# comparison.
+BEFORE = OWN[OWN.index('### Formats and splits') : OWN.index('## Splits of')]
+EXAMPLES = [*map(commands, documents.code(BEFORE))]
 MADE_BY = [
   own_examples.photos,
   own_examples.photos,
@@ -74,9 +71,9 @@ MADE_BY = [
 @pytest.mark.slow
 @pytest.mark.parametrize('number', range(6))
 def test_the_examples_run(number, here, capsys):
-  assert len(examples()) == len(MADE_BY)
+  assert len(EXAMPLES) == len(MADE_BY)
   MADE_BY[number](here)
-  for command in examples()[number]:
+  for command in EXAMPLES[number]:
     result = run(command)
     if isinstance(result, dict):
       assert result['rounds'] == 2
@@ -139,15 +136,16 @@ def test_training_says_what_the_images_are(tmp_path, capsys):
 @pytest.mark.slow
 def test_names_of_classes_are_kept_and_shown(here):
   own_examples.photos(here)
-  command = examples()[1][0]
+  command = EXAMPLES[1][0]
 
   def names_of(run):
     return [*pd.read_csv(run / 'classes.csv')['name']]
 
   run(command)
   assert names_of(here / 'runs' / 'tar' / 'fedavg') == [0, 1, 2]
-  names = pd.DataFrame({'class': [0, 1, 2], 'name': ['cat', 'dog', 'emu']})
-  names.to_csv('classes.csv', index=False)
+  pd.DataFrame({'class': [0, 1, 2], 'name': ['cat', 'dog', 'emu']}).to_csv(
+    'classes.csv', index=False
+  )
   with pytest.raises(errors.InputError, match='other data: names_checksum was'):
     run(command)
   run(command.replace('runs/tar', 'runs/named'))

@@ -154,8 +154,8 @@ def test_negatives_are_as_many_as_the_limit_allows(few):
   [line] = [a for a in free['algorithms'] if a['algorithm'] == 'fedss']
   for key in ('negatives', 'bytes_down', 'bytes_up'):
     assert of(free)[key] == line[key]
-  most = planned(WIDE, most_bytes=20_000)
-  assert '--negatives=200' in of(most)['command']  # 200 negatives are a tenth of the classes.
+  # 200 negatives are a tenth of the classes.
+  assert '--negatives=200' in of(planned(WIDE, most_bytes=20_000))['command']
   less = of(planned(WIDE, most_bytes=15_000))
   negatives = int(less['command'].rpartition('--negatives=')[2])
   assert 0 < negatives < 200
@@ -165,8 +165,7 @@ def test_negatives_are_as_many_as_the_limit_allows(few):
 
 def test_the_second_command_has_more_rounds_than_the_first(few):
   for rounds in (3, 200):
-    found = planned({**SHAPE, 'rounds': rounds}, chosen=('fedavg',))
-    first, second = found['starts']
+    first, second = planned({**SHAPE, 'rounds': rounds}, chosen=('fedavg',))['starts']
     assert first['algorithm'] == second['algorithm'] == 'fedavg'
     assert first['rounds'] < second['rounds']
 
@@ -181,9 +180,7 @@ def test_only_named_algorithms_are_recommended(few):
 
 
 def test_a_thousand_sets_of_labels_are_no_reason_for_hashes(few):
-  planner = plan.Planner('sparse-words-sets', {})
-  found = planner.make()
-  first, second = found['starts']
+  first, second = planned({}, 'sparse-words-sets')['starts']
   assert first['algorithm'] == second['algorithm'] == 'fedavg'
   assert first['is_near'] and first['evidence'].startswith('delicious-sets')
 

@@ -274,8 +274,7 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
   run, found, frame, _ = items(here, **SEQUENCE, leave_out_seen=not repeats)
   if not repeats:
     frame = frame.drop_duplicates()
-  before = frame.groupby('user').head(-1)
-  before.to_csv('before.csv', index=False)
+  frame.groupby('user').head(-1).to_csv('before.csv', index=False)
   prediction.run(['before.csv'], run_dir=str(run), top=5, output='p.csv')
   rows = rows_of('p.csv')[1]
   last = frame.groupby('user').tail(1)
@@ -290,8 +289,9 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
 
 @pytest.mark.slow
 def test_lines_of_text_are_continued(here):
-  changes = test_evaluate._shakespeare(here)
-  run = test_evaluate.untrained(here / 'run', 'shakespeare', 'fedavg', **changes)
+  run = test_evaluate.untrained(
+    here / 'run', 'shakespeare', 'fedavg', **test_evaluate._shakespeare(here)
+  )
   found = trained.restore(str(run), {'data_dir': str(here)})
   alphabet = found.dataset.description.preprocessing['alphabet']
 
@@ -414,14 +414,15 @@ def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(here, capsys
   ],
 )
 def test_a_description_fits_its_kind(kind, shape, how):
-  sizes = {'num_classes': 3, 'num_clients': 1, 'largest_label_set': 1}
   found = {
     'kind': kind,
     'shape': shape,
     'dtype': 'float32',
     'label_sets': False,
     'preprocessing': how,
-    **sizes,
+    'num_classes': 3,
+    'num_clients': 1,
+    'largest_label_set': 1,
   }
   with pytest.raises(ValueError, match=r'preprocessing|shape|sizes'):
     description.from_json(found)

@@ -61,14 +61,12 @@ def test_one_client_changes_nothing_but_the_model(in_process, here):
   cards, texts, names, graphs, shapes = [], [], [], [], []
   env = {**os.environ, 'PYTHONPATH': str(pathlib.Path(__file__).parents[2])}
   for data in ('with', 'without'):
-    config = config_of(f'{data}.csv', test_fraction=0.2, **PRIVATE, **PUBLIC)
-    summary = experiment.run(config, data)
+    summary = experiment.run(config_of(f'{data}.csv', test_fraction=0.2, **PRIVATE, **PUBLIC), data)
     for form in ('saved_model', 'npz'):
       folder = here / f'{data}_{form}'
       # Use another process, because TensorFlow numbers the names of functions in a process.
       flags = [f'--run_dir={data}', f'--output={folder}', f'--format={form}']
-      command = [sys.executable, '-m', 'launch.export', *flags]
-      subprocess.run(command, check=True, env=env)
+      subprocess.run([sys.executable, '-m', 'launch.export', *flags], check=True, env=env)
       cards.append(json.loads((folder / 'model.json').read_text()))
       texts.append((folder / 'README.md').read_text())
       names.append((folder / 'classes.csv').read_text())
@@ -121,11 +119,12 @@ def test_the_card_of_a_private_run_has_no_exact_facts(here, monkeypatch):
     json.loads((here / f'{name}_export' / 'model.json').read_text())
     for name in ('private', 'plain')
   )
-  exact = {'seed', 'scores', 'data'}
-  assert plain.keys() - card.keys() == exact
+  assert plain.keys() - card.keys() == {'seed', 'scores', 'data'}
   assert card.keys() - plain.keys() == {'privacy'}
-  of_clients = {'num_clients', 'largest_label_set'}
-  assert plain['description'].keys() - card['description'].keys() == of_clients
+  assert plain['description'].keys() - card['description'].keys() == {
+    'num_clients',
+    'largest_label_set',
+  }
 
 
 def test_calibration_is_not_exported_of_a_private_run(here):

@@ -81,8 +81,7 @@ def test_the_last_run_has_all_cores(tmp_path, jobs, shares):
 def test_the_first_run_that_succeeds_tells_how_many_fit(tmp_path, monkeypatch):
   seen = []
   monkeypatch.setattr(runs_lib, 'fitting', lambda size: seen.append(size) or 2)
-  program = "import sys; sys.exit(sys.argv[1] == '0')"
-  ended = run_all(made(tmp_path, 4), program, jobs=0)
+  ended = run_all(made(tmp_path, 4), "import sys; sys.exit(sys.argv[1] == '0')", jobs=0)
   assert [limit for _, limit in ended] == [1, 2, 2, 2]
   [size] = seen
   assert size > 1e6

@@ -34,8 +34,7 @@ FEDSS = ('--task=glyphs', '--algorithm=fedss')
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(arguments, message, tmp_path):
   output = tmp_path / 'sweep'
-  done = light.call('sweep', *arguments, f'--output={output}')
-  light.assert_one_sentence(done, message)
+  light.assert_one_sentence(light.call('sweep', *arguments, f'--output={output}'), message)
   assert not output.exists()
 
 
@@ -179,8 +178,7 @@ def test_finished_runs_are_kept(planned, tmp_path, started, capsys):
 def test_failures_are_told_with_the_time_left(tmp_path, started, capsys):
   arguments, failing = started
   failing[0] = 'no memory'
-  points = [{'negatives': n} for n in (3, 4, 6)]
-  runs = sweep_lib.plan('glyphs', 'fedss', {}, points, [0], tmp_path)
+  runs = sweep_lib.plan('glyphs', 'fedss', {}, [{'negatives': n} for n in (3, 4, 6)], [0], tmp_path)
   assert runs_lib.train(runs, {}, tmp_path, 0) == {runs[0].folder: 'no memory'}
   said = capsys.readouterr().out
   assert 'negatives=3 seed 0: failed: no memory' in said
@@ -205,8 +203,9 @@ def test_what_is_no_run_of_this_sweep_is_refused(planned, tmp_path, started):
   lock.lock(tmp_path, 'output').close()  # The sweep has released the lock.
   # If a run has other data, the sweep stops when this run ends.
   _change_config(runs[0], data={'examples': 60})
-  points = [{'negatives': n} for n in (2, 5, 7)]
-  runs = sweep_lib.plan('glyphs', 'fedss', given, points, [0], tmp_path)
+  runs = sweep_lib.plan(
+    'glyphs', 'fedss', given, [{'negatives': n} for n in (2, 5, 7)], [0], tmp_path
+  )
   with pytest.raises(errors.InputError, match='examples was 60 and is None'):
     sweep_lib.sweep(runs, given, tmp_path, 0, None)
   assert len(started[0]) == 1  # The third run is not started.

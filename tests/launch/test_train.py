@@ -79,8 +79,13 @@ def test_a_run_leaves_its_files_a_row_a_round_and_what_crossed(tmp_path):
 
 def stopped_by(signal_number, flags, run_dir, after):
   """Starts a run, sends it a signal after some rows of metrics, and returns its output."""
-  quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.PIPE}
-  running = subprocess.Popen(command(run_dir, *flags), cwd=light.ROOT, text=True, **quiet)
+  running = subprocess.Popen(
+    command(run_dir, *flags),
+    cwd=light.ROOT,
+    text=True,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+  )
   deadline = time.monotonic() + 200
   while rounds_done(run_dir) < after and running.poll() is None:
     assert time.monotonic() < deadline
@@ -137,8 +142,9 @@ def test_500_rounds_add_nothing_to_the_memory(tmp_path, algorithm):
     '--checkpoint_every=5',
   )
   samples = []
-  quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
-  with subprocess.Popen(command(run_dir, *given), cwd=light.ROOT, **quiet) as run:
+  with subprocess.Popen(
+    command(run_dir, *given), cwd=light.ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+  ) as run:
     try:
       while run.poll() is None:
         done = rounds_done(run_dir)

@@ -46,9 +46,14 @@ def equal(a, b):
 @pytest.mark.slow
 def test_the_weights_are_those_that_are_evaluated(here, rounds):
   """The weights include class rows with delayed momentum updates, as in FedSS."""
-  changes = {'server_optimizer': 'sgd', 'server_momentum': 0.9, 'rounds': 4}
-  config = configuration.resolve('glyphs', 'fedss', {**_GLYPHS, **changes})
-  experiment.assemble({**config, 'checkpoint_every': 1}).run('run')
+  given = {
+    **_GLYPHS,
+    'server_optimizer': 'sgd',
+    'server_momentum': 0.9,
+    'rounds': 4,
+    'checkpoint_every': 1,
+  }
+  experiment.assemble(configuration.resolve('glyphs', 'fedss', given)).run('run')
   found = trained.load('run')
   assert (found.rounds, found.model.num_classes) == (4, 10)
   assert found.description.shape == (28, 28)
@@ -138,10 +143,15 @@ def test_a_strangers_directory_runs_no_code(glyphs, here, monkeypatch):
 @pytest.mark.slow
 def test_no_data_are_needed(here, rounds):
   own_examples.items(here)
-  columns = {'label_column': 'item', 'user_column': 'user'}
-  given = {'data_dir': 'items.csv', 'hidden_dim': 4, 'embedding_dim': 4}
-  config = configuration.resolve('table', 'fedavg', {**given, **columns, 'rounds': 1})
-  made = experiment.assemble(config)
+  given = {
+    'data_dir': 'items.csv',
+    'hidden_dim': 4,
+    'embedding_dim': 4,
+    'label_column': 'item',
+    'user_column': 'user',
+    'rounds': 1,
+  }
+  made = experiment.assemble(configuration.resolve('table', 'fedavg', given))
   made.run('run')
   (here / 'items.csv').unlink()
   found = trained.load('run')

@@ -60,8 +60,12 @@ class Fake:
     machine.order.append(self.name)
     machine.now += seconds
     parts = {'half': seconds / 2}
-    check = {'loss': self.loss}
-    return {'seconds': seconds, 'check': check, 'parts': parts, 'peak_bytes': 1e6 * seconds}
+    return {
+      'seconds': seconds,
+      'check': {'loss': self.loss},
+      'parts': parts,
+      'peak_bytes': 1e6 * seconds,
+    }
 
   def end(self):
     self.running = False
@@ -69,8 +73,7 @@ class Fake:
 
 def test_ratios_are_of_passes_in_which_each_runs_once(monkeypatch):
   # In every second pass, the machine is ten times slower, and the ratio stays the same.
-  slow = ('b', [2.0, 20.0, 2.0, 30.0], 1.05)
-  machine = Machine(monkeypatch, ('a', [1.0, 10.0]), slow)
+  machine = Machine(monkeypatch, ('a', [1.0, 10.0]), ('b', [2.0, 20.0, 2.0, 30.0], 1.05))
   found = machine.measure(12)
   passes = [machine.order[i : i + 2] for i in range(4, 28, 2)]
   assert [sorted(each) for each in passes] == [['a', 'b']] * 12
@@ -137,8 +140,7 @@ protocol.serve(lambda: run)
 def started(second, timeout=30.0):
   folder = str(pathlib.Path(protocol.__file__).parent)
   code = _CHILD.format(second=second)
-  command = [sys.executable, '-c', code, folder]
-  contender = harness.Contender('fake', command, timeout)
+  contender = harness.Contender('fake', [sys.executable, '-c', code, folder], timeout)
   contender.start()
   return contender
 

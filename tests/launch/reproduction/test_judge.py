@@ -10,8 +10,6 @@ from launch.reproduction import judge, lines as lines_lib, page
 from tasks.papers import table
 from tests.launch.reproduction import small_table
 
-VERDICTS = judge.Verdict
-
 
 def line(row, published='', mean='', std='', seeds=3, **more):
   """Returns the cells of a line."""
@@ -33,8 +31,7 @@ def found_of(claims=(), scale='paper', **more):
 
 
 def measured_of(found, lines, scale='paper'):
-  made = [small_table.line(**each) for each in lines]
-  return lines_lib.Measured(found, scale, made)
+  return lines_lib.Measured(found, scale, [small_table.line(**each) for each in lines])
 
 
 def judged(*lines, scale='paper', claims=()):
@@ -64,7 +61,7 @@ def test_two_standard_errors_tell_an_order(low, high, expected):
   # With fewer than three seeds, no pair is decided.
   few = judged(pair[0], {**pair[1], 'seeds': 2}, scale='small')
   assert [order.told for order in few.orders] == [judge.UNDECIDED]
-  assert few.verdict == VERDICTS.UNDECIDED
+  assert few.verdict == judge.Verdict.UNDECIDED
   assert f'{int(high[0] > low[0])} of 1 published' in few.why
 
 
@@ -87,8 +84,8 @@ def test_two_standard_errors_tell_an_order(low, high, expected):
 def test_pairs_that_the_paper_orders(low, high, metric, is_ordered):
   pair = [line(n, p, 1, metric=metric) for n, p in (('a', low), ('b', high))]
   assert bool(told(*pair)) == is_ordered
-  others = [line('a', low, 1), line('b', high, 1, task='sop')]
-  assert not told(*others)  # Rows of different tasks are not compared.
+  # Rows of different tasks are not compared.
+  assert not told(line('a', low, 1), line('b', high, 1, task='sop'))
 
 
 @pytest.mark.parametrize(
@@ -187,8 +184,7 @@ def test_a_bound_is_not_compared_seed_by_seed():
   high = seeds_line('fedavgm', '200', (60, 60, 60), **rounds)
   high |= {'mean': '>60', 'by_seed': '0:>60 1:>60 2:>60'}
   assert told(low, high) == [judge.AGREES]
-  swapped = ({**low, 'published': '200'}, {**high, 'published': '100'})
-  assert told(*swapped) == [judge.DISAGREES]
+  assert told({**low, 'published': '200'}, {**high, 'published': '100'}) == [judge.DISAGREES]
 
 
 def test_gains_of_rows_that_draw_alike_are_compared_seed_by_seed():
@@ -204,8 +200,7 @@ def test_gains_of_rows_that_draw_alike_are_compared_seed_by_seed():
   of = 'fedir client_learning_rate={}'.format
   claim = table.Claim('More', 'top1', of(0.1), of(0.2), over='fedavg')
   assert told(*lines, claims=(claim,)) == [judge.AGREES]
-  back = claim._replace(high=claim.low, low=claim.high)
-  assert told(*lines, claims=(back,)) == [judge.DISAGREES]
+  assert told(*lines, claims=(claim._replace(high=claim.low, low=claim.high),)) == [judge.DISAGREES]
 
 
 @pytest.mark.parametrize(
@@ -230,8 +225,7 @@ def test_of_unsure_values_six_points_are_an_order(published, is_unsure, is_order
 )
 def test_a_claim_may_be_of_a_multiple(low, expected):
   lines = line('b', '', 50, 0), line('a', '', low, 0)
-  claim = table.Claim('Below half', 'top1', 'b', 'a', times=2)
-  assert told(*lines, claims=(claim,)) == [expected]
+  assert told(*lines, claims=(table.Claim('Below half', 'top1', 'b', 'a', times=2),)) == [expected]
 
 
 def test_a_claim_may_be_of_the_share_of_good_settings():
@@ -280,24 +274,24 @@ OTHER = line('a', '40', 30, 0), line('b', '60', 20, 0)
 @pytest.mark.parametrize(
   ('lines', 'scale', 'verdict'),
   [
-    (SAME, 'paper', VERDICTS.REPRODUCED),
-    (SAME, 'small', VERDICTS.SHAPE),  # On other data, equal numbers are chance.
-    (LATER, 'paper', VERDICTS.SHAPE),
-    (OTHER, 'paper', VERDICTS.NOT),
+    (SAME, 'paper', judge.Verdict.REPRODUCED),
+    (SAME, 'small', judge.Verdict.SHAPE),  # On other data, equal numbers are chance.
+    (LATER, 'paper', judge.Verdict.SHAPE),
+    (OTHER, 'paper', judge.Verdict.NOT),
     # A row without a published number, and rows that were not measured.
-    ((*SAME, line('c', '', 5)), 'paper', VERDICTS.SHAPE),
-    ((*SAME, line('c', '50')), 'paper', VERDICTS.NOT_RUN),
-    ((*OTHER, line('c', '50')), 'paper', VERDICTS.NOT),
+    ((*SAME, line('c', '', 5)), 'paper', judge.Verdict.SHAPE),
+    ((*SAME, line('c', '50')), 'paper', judge.Verdict.NOT_RUN),
+    ((*OTHER, line('c', '50')), 'paper', judge.Verdict.NOT),
     # No pair of rows has an order.
-    ((line('a', '40', 41),), 'paper', VERDICTS.REPRODUCED),
-    ((line('a', '40', 41, seeds=1),), 'paper', VERDICTS.UNDECIDED),
-    ((line('a', '40', 50),), 'paper', VERDICTS.NOT),
-    ((line('a', '40', 50),), 'small', VERDICTS.UNDECIDED),
-    ((line('a', '40'),), 'paper', VERDICTS.NOT_RUN),
-    ((), 'paper', VERDICTS.NOT_RUN),
+    ((line('a', '40', 41),), 'paper', judge.Verdict.REPRODUCED),
+    ((line('a', '40', 41, seeds=1),), 'paper', judge.Verdict.UNDECIDED),
+    ((line('a', '40', 50),), 'paper', judge.Verdict.NOT),
+    ((line('a', '40', 50),), 'small', judge.Verdict.UNDECIDED),
+    ((line('a', '40'),), 'paper', judge.Verdict.NOT_RUN),
+    ((), 'paper', judge.Verdict.NOT_RUN),
     # Half of the pairs is not a majority. Here, two of three agree, or one of three.
-    ((*LATER, line('c', '80', 30, 0)), 'paper', VERDICTS.SHAPE),
-    (NOISY, 'paper', VERDICTS.UNDECIDED),
+    ((*LATER, line('c', '80', 30, 0)), 'paper', judge.Verdict.SHAPE),
+    (NOISY, 'paper', judge.Verdict.UNDECIDED),
   ],
 )
 def test_verdicts(lines, scale, verdict):
@@ -327,13 +321,13 @@ def test_a_claim_may_be_of_gains_over_a_method(few, expected):
 @pytest.mark.parametrize(
   ('high', 'least', 'verdict'),
   [
-    (35, 0, VERDICTS.SHAPE),
-    (25, 0, VERDICTS.NOT),
-    (30, 0, VERDICTS.UNDECIDED),
+    (35, 0, judge.Verdict.SHAPE),
+    (25, 0, judge.Verdict.NOT),
+    (30, 0, judge.Verdict.UNDECIDED),
     # A claim that rows are level: the row is not 3 points below.
-    (28, -3, VERDICTS.SHAPE),
-    (27, -3, VERDICTS.UNDECIDED),
-    (26, -3, VERDICTS.NOT),
+    (28, -3, judge.Verdict.SHAPE),
+    (27, -3, judge.Verdict.UNDECIDED),
+    (26, -3, judge.Verdict.NOT),
   ],
 )
 def test_every_claim_of_the_paper_must_hold(high, least, verdict):
@@ -343,15 +337,14 @@ def test_every_claim_of_the_paper_must_hold(high, least, verdict):
   assert found.verdict == verdict
   assert found.orders[-1].says.startswith('Ahead (abstract)')
   # The title of the picture.
-  assert judge.finding(found) == ('Ahead' if verdict == VERDICTS.SHAPE else '')
+  assert judge.finding(found) == ('Ahead' if verdict == judge.Verdict.SHAPE else '')
   # The claim has no published number. It decides the verdict even if all other values equal the
   # published values.
   claim = table.Claim('Behind (abstract)', 'top1', 'a', 'b', -20)
-  for least, verdict in ((-21, VERDICTS.REPRODUCED), (-19, VERDICTS.NOT)):
-    both = (claim._replace(least=least),)
-    assert judged(*SAME, claims=both).verdict == verdict
+  for least, verdict in ((-21, judge.Verdict.REPRODUCED), (-19, judge.Verdict.NOT)):
+    assert judged(*SAME, claims=(claim._replace(least=least),)).verdict == verdict
   # A claim about rows that flags left out is ignored.
-  assert judged(*LATER, claims=claims).verdict == VERDICTS.SHAPE
+  assert judged(*LATER, claims=claims).verdict == judge.Verdict.SHAPE
 
 
 GRID = [
@@ -373,13 +366,13 @@ def test_the_verdict_is_on_the_best_of_a_grid():
   [order] = found.orders
   assert order.says == 'Ahead: top-1 of a rate=0.5 above b rate=0.1'
   assert (order.here, order.told) == ('+5.0', judge.AGREES)
-  assert found.verdict == VERDICTS.SHAPE
+  assert found.verdict == judge.Verdict.SHAPE
   # A row without the setting belongs to the grid of the rows that have it.
   more = {**GRID[0], 'row': 'a', 'mean': 99, 'changes': 'skew=1'}
   assert 'of a above b rate=0.1' in of_grid(*GRID, more).orders[0].says
   # If a value of the grid is missing, the claim is undecided.
   lacking = of_grid(*GRID, {**more, 'mean': ''})
-  assert lacking.verdict == VERDICTS.NOT_RUN
+  assert lacking.verdict == judge.Verdict.NOT_RUN
   assert [order.told for order in lacking.orders] == [judge.UNDECIDED]
   # Fewer rounds are better, and a row that missed the target is worst.
   rounds = [{**GRID[0], 'mean': '>5'}, *GRID[1:]]
@@ -391,12 +384,11 @@ def test_the_verdict_is_on_the_best_of_a_grid():
 def test_numbers_of_a_grid_are_those_of_its_best():
   grid = [{**each, 'published': '85'} for each in GRID[3:]]
   made = judge.judge(measured_of(found_of(best_over=('rate',)), grid))
-  assert made.verdict == VERDICTS.REPRODUCED and '1 of 1 values' in made.why
+  assert made.verdict == judge.Verdict.REPRODUCED and '1 of 1 values' in made.why
 
 
 def test_costs_and_a_row_that_is_printed_twice_do_not_count():
-  cost = line('a', '', 9, metric='seconds')
-  twice = judged(*LATER, *LATER, cost)
+  twice = judged(*LATER, *LATER, line('a', '', 9, metric='seconds'))
   assert twice == judged(*LATER)
   # Seconds that a paper prints are results.
   assert told(line('a', '4', 1, 0, metric='seconds'), line('b', '5', 2, 0, metric='seconds')) == [
@@ -406,8 +398,8 @@ def test_costs_and_a_row_that_is_printed_twice_do_not_count():
 
 def test_what_keeps_a_row_from_being_measured_is_told():
   found = judged(*LATER, line('c', '50', note='no disk'))
-  assert found.verdict == VERDICTS.NOT_RUN and 'no disk' in found.why
-  assert judged(line('-', metric='', note='no data'))[:2] == (VERDICTS.NOT_RUN, 'no data')
+  assert found.verdict == judge.Verdict.NOT_RUN and 'no disk' in found.why
+  assert judged(line('-', metric='', note='no data'))[:2] == (judge.Verdict.NOT_RUN, 'no data')
 
 
 STUDY = table.Study(
@@ -424,16 +416,16 @@ STUDY = table.Study(
 @pytest.mark.parametrize(
   ('scale', 'values', 'verdict'),
   [
-    ('small', {'a': 1.5, 'b': 7000}, VERDICTS.SHAPE),
-    ('small', {'a': 3}, VERDICTS.NOT),
-    ('paper', {'a': 5, 'b': 1000}, VERDICTS.REPRODUCED),
-    ('paper', {'a': 5.1, 'b': 1000}, VERDICTS.NOT),
-    ('paper', {'a': 5, 'b': ''}, VERDICTS.NOT_RUN),
-    ('paper', {'a': 5}, VERDICTS.NOT_RUN),
-    ('small', {'b': 7000}, VERDICTS.NOT_RUN),
-    ('paper', {'a': 4, 'b': ''}, VERDICTS.NOT),
-    ('paper', {'c': 1}, VERDICTS.NOT_RUN),
-    ('paper', {'a': ''}, VERDICTS.NOT_RUN),
+    ('small', {'a': 1.5, 'b': 7000}, judge.Verdict.SHAPE),
+    ('small', {'a': 3}, judge.Verdict.NOT),
+    ('paper', {'a': 5, 'b': 1000}, judge.Verdict.REPRODUCED),
+    ('paper', {'a': 5.1, 'b': 1000}, judge.Verdict.NOT),
+    ('paper', {'a': 5, 'b': ''}, judge.Verdict.NOT_RUN),
+    ('paper', {'a': 5}, judge.Verdict.NOT_RUN),
+    ('small', {'b': 7000}, judge.Verdict.NOT_RUN),
+    ('paper', {'a': 4, 'b': ''}, judge.Verdict.NOT),
+    ('paper', {'c': 1}, judge.Verdict.NOT_RUN),
+    ('paper', {'a': ''}, judge.Verdict.NOT_RUN),
   ],
 )
 def test_values_of_a_study_are_within_their_bounds(scale, values, verdict):
@@ -450,4 +442,4 @@ def test_a_formula_is_compared_by_its_digits(equal, why, monkeypatch):
   monkeypatch.setattr(table.Formula, 'cells', cells)
   formula = table.Formula(paper='P', number='Table 1', source='', caption='')
   found = judge.judge(measured_of(formula, (), 'small'))
-  assert found.verdict == VERDICTS.FORMULA and why in found.why
+  assert found.verdict == judge.Verdict.FORMULA and why in found.why

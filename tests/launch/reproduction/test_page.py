@@ -12,7 +12,6 @@ from tests.launch.reproduction import small_table
 from tff_xc import errors
 
 KEPT = light.ROOT / 'docs/results'
-NAME = small_table.NAME
 HEADER = ','.join(lines_lib.COLUMNS).encode() + b'\n'
 
 
@@ -27,7 +26,7 @@ def test_a_result_replaces_its_own_lines_alone(tmp_path):
     ('table3', 'small', 62.5, 'a, "b"'),
     ('table6', 'small', 60.0, ''),
   ]
-  assert lines_lib.read(tmp_path, registry.RESULTS[NAME], 'small').lines == found[1:2]
+  assert lines_lib.read(tmp_path, registry.RESULTS[small_table.NAME], 'small').lines == found[1:2]
   assert not lines_lib.read(tmp_path, registry.RESULTS['fedss/table1'], 'small').lines
   assert [path.name for path in tmp_path.iterdir()] == ['fedmlh.csv']
 
@@ -55,26 +54,29 @@ def test_kept_files_are_read_and_written_alike(name, tmp_path):
 def test_a_file_of_others_or_a_damaged_one_stays(content, tmp_path):
   path = tmp_path / 'fedmlh.csv'
   path.write_bytes(content)
-  for use in (small_table.measured().write, lambda output: lines_lib.refuse_others(output, [NAME])):
+  for use in (
+    small_table.measured().write,
+    lambda output: lines_lib.refuse_others(output, [small_table.NAME]),
+  ):
     with pytest.raises(errors.DamageError, match=r'fedmlh\.csv .*damaged'):
       use(tmp_path)
   assert path.read_bytes() == content
   path.unlink()
   os.mkfifo(path)  # Reading the pipe must not wait.
   with pytest.raises(errors.DamageError, match='regular'):
-    lines_lib.read(tmp_path, registry.RESULTS[NAME], 'small')
+    lines_lib.read(tmp_path, registry.RESULTS[small_table.NAME], 'small')
 
 
 def test_what_somebody_else_wrote_is_not_overwritten(tmp_path):
-  where = tmp_path / NAME
+  where = tmp_path / small_table.NAME
   with lines_lib.writing(where):
     page.write_text(small_table.measured(), where)
   page.write(tmp_path, 'small')
-  lines_lib.refuse_others(tmp_path, [NAME])
+  lines_lib.refuse_others(tmp_path, [small_table.NAME])
   for path in (where / lines_lib.TEXT, tmp_path / lines_lib.PAGE):
     path.write_text('my notes')
     with pytest.raises(errors.InputError, match=f'{path} was not written'):
-      lines_lib.refuse_others(tmp_path, [NAME])
+      lines_lib.refuse_others(tmp_path, [small_table.NAME])
     path.unlink()
 
 
@@ -150,8 +152,7 @@ def test_a_study_is_shown_with_its_bounds():
     small_table.line(row='EMD at alpha = 1', mean=1.446, **value),
     small_table.line(row='EMD at alpha = 10', mean=1262, **value),
   ]
-  of = lines_lib.Measured(registry.RESULTS['fedvc/fig10'], 'small', lines)
-  grid, own = page.tables(of)
+  grid, own = page.tables(lines_lib.Measured(registry.RESULTS['fedvc/fig10'], 'small', lines))
   assert rows(grid)[1] == 'alpha = 1 | 1.446 ± 0.025'
   assert rows(own) == [
     ' | here | expected | holds',

@@ -14,7 +14,6 @@ from tests.launch import light
 from tests.launch.reproduction import small_table
 from tff_xc import errors, wording
 
-TABLES = registry.TABLES
 EURLEX = 'eurlex-4k-sets'
 
 
@@ -30,15 +29,13 @@ def planned(output, *names, **more):
 def test_all_results_have_a_plan_at_the_papers_size(tmp_path, capsys):
   assert planned(tmp_path, 'all').keys() == registry.RESULTS.keys()
   # Flags that do not change results leave out no result.
-  given = {'data_dir': '/x', 'client_threads': 2}
-  found = planned(tmp_path, 'all', given=given, seeds=(0,))
+  found = planned(tmp_path, 'all', given={'data_dir': '/x', 'client_threads': 2}, seeds=(0,))
   assert found.keys() == registry.RESULTS.keys()
   assert not capsys.readouterr().out
   # A study receives the data folder, and a command receives the flags that it accepts.
   assert {c['data_dir'] for c in found['fedmlh/theory'].configs} == {'/x'}
   assert found['fedmlh/table5'].command.endswith(' --scale=paper')
-  command = found['fedmlh/table3'].command
-  assert command.endswith('--seeds=0 --client_threads=2')
+  assert found['fedmlh/table3'].command.endswith('--seeds=0 --client_threads=2')
 
 
 @pytest.mark.parametrize('found', comparisons.COMPARISONS, ids=lambda c: c.name)
@@ -52,8 +49,9 @@ def test_comparisons_run_like_a_papers_table(found, tmp_path):
 
 def test_a_flag_in_which_rows_differ_chooses_rows_and_changes_no_others(tmp_path):
   given = {'client_learning_rate': 0.1, 'server_momentum': 0.5, 'rounds': 9}
-  more = {'task': 'cifar10-dirichlet', 'given': given, 'seeds': (0,)}
-  [found] = planned(tmp_path, 'fedvc/fig4', **more).values()
+  [found] = planned(
+    tmp_path, 'fedvc/fig4', task='cifar10-dirichlet', given=given, seeds=(0,)
+  ).values()
   of = {
     (config['algorithm'], *map(config['hyperparameters'].get, list(given)[:2]))
     for [run] in found.runs
@@ -62,9 +60,9 @@ def test_a_flag_in_which_rows_differ_chooses_rows_and_changes_no_others(tmp_path
   assert of == {('fedavg', 0.1, 0.0), ('fedavgm', 0.1, 0.5), ('centralized', 0.01, 0.0)}
   assert {run.config['rounds'] for [run] in found.runs} == {9}
   # PosOnly has no negatives and stays. A row without this setting has the task's default.
-  rows = plan.having(TABLES['fedss/table1'].rows, {'negatives': 5})
+  rows = plan.having(registry.TABLES['fedss/table1'].rows, {'negatives': 5})
   assert {row.changes.get('negatives') for row in rows} == {5, None}
-  rows = TABLES['turbosvm-fl/table9'].rows
+  rows = registry.TABLES['turbosvm-fl/table9'].rows
   kept = plan.having(rows, {'clients_per_round': 8})
   assert len(kept) == len(rows) / 3
   with pytest.raises(errors.InputError, match='this table have 8, 16, 32'):
@@ -144,8 +142,7 @@ def test_rounds_whose_scores_a_table_shows_are_evaluated(name, given, problem, t
 )
 def test_bad_input_is_one_sentence(arguments, problem, tmp_path):
   output = tmp_path / 'out'
-  done = light.call('reproduce', *arguments, f'--output={output}')
-  light.assert_one_sentence(done, problem)
+  light.assert_one_sentence(light.call('reproduce', *arguments, f'--output={output}'), problem)
   assert not output.exists()
 
 
@@ -154,7 +151,9 @@ def folders(rows, output):
 
 
 def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
-  rows = plan.choose(TABLES['fedmlh/table3'], TABLES['fedmlh/table3'].rows, EURLEX, None)
+  rows = plan.choose(
+    registry.TABLES['fedmlh/table3'], registry.TABLES['fedmlh/table3'].rows, EURLEX, None
+  )
 
   def runs(**given):
     return plan.plan_runs(rows, given, (0, 1), tmp_path)
@@ -174,17 +173,17 @@ def test_settings_are_the_tables_unless_flags_replace_them(tmp_path):
   assert runs(rounds=9)[0][0].folder != usual
 
 
-@pytest.mark.parametrize('name', TABLES)
+@pytest.mark.parametrize('name', registry.TABLES)
 def test_different_settings_have_different_folders(name, tmp_path):
-  for task in {row.task for row in TABLES[name].rows}:
-    rows = plan.choose(TABLES[name], TABLES[name].rows, task, None)
+  for task in {row.task for row in registry.TABLES[name].rows}:
+    rows = plan.choose(registry.TABLES[name], registry.TABLES[name].rows, task, None)
     different = {(row.algorithm, str(row.changes)) for row in rows}
     assert len(folders(rows, tmp_path)) == len(different)
 
 
 def test_equal_experiments_of_two_tables_share_their_runs(tmp_path):
   of = {
-    number: folders(TABLES[f'turbosvm-fl/table{number}'].form('small').rows, tmp_path)
+    number: folders(registry.TABLES[f'turbosvm-fl/table{number}'].form('small').rows, tmp_path)
     for number in (2, 3, 9, 10, 11)
   }
   assert of[2] == of[3]  # A setting with its default value does not change the run.
@@ -200,7 +199,7 @@ def test_equal_experiments_of_two_tables_share_their_runs(tmp_path):
 
 def test_an_algorithm_keeps_the_rows_to_which_its_results_relate():
   def chosen(name, *flags):
-    rows = plan.choose(TABLES[name], TABLES[name].rows, *flags)
+    rows = plan.choose(registry.TABLES[name], registry.TABLES[name].rows, *flags)
     return [row.algorithm for row in rows]
 
   assert chosen('fedvc/table5', None, 'fedvc').count('centralized') == 2
@@ -209,7 +208,7 @@ def test_an_algorithm_keeps_the_rows_to_which_its_results_relate():
 
 
 def test_rows_start_from_the_run_of_an_encoder_on_other_classes(tmp_path):
-  rows = TABLES['fedvc/table5'].form('small').rows
+  rows = registry.TABLES['fedvc/table5'].form('small').rows
   runs = [g[0] for g in plan.plan_runs(rows, {}, (0,), tmp_path)]
   sources = [plan.encoder_run(row, tmp_path) for row in rows]
   for run, source in zip(runs, sources, strict=True):
@@ -225,9 +224,13 @@ def test_studies_have_the_settings_of_their_tasks(tmp_path):
   [config] = each.configs
   assert config['task'] == 'femnist'
   assert config['options']['min_examples'] == 1
-  given = {'hash_buckets': 7, 'num_classes': 60}
-  more = {'task': 'sparse-words-sets', 'given': given, 'scale': 'small'}
-  [each] = planned(tmp_path, 'fedmlh/theory', **more).values()
+  [each] = planned(
+    tmp_path,
+    'fedmlh/theory',
+    task='sparse-words-sets',
+    given={'hash_buckets': 7, 'num_classes': 60},
+    scale='small',
+  ).values()
   assert each.configs[0]['hyperparameters']['hash_buckets'] == 7
   theory = planned(tmp_path, 'fedmlh/theory')['fedmlh/theory']
   tasks_ = [config['task'] for config in theory.configs]
@@ -277,8 +280,7 @@ def test_needs_are_the_runs_and_rounds_left_and_earlier_seconds(tmp_path, monkey
 
 
 def test_kept_results_tell_seconds_too(tmp_path):
-  rows = TABLES['fedaws/table1'].rows[:1]
-  [runs] = plan.plan_runs(rows, {}, (0,), tmp_path)
+  [runs] = plan.plan_runs(registry.TABLES['fedaws/table1'].rows[:1], {}, (0,), tmp_path)
   words, text = line_of(runs, tmp_path, 'cifar10 fedaws')
   assert float(words[3]) > 0  # The time of the run of fedaws_baseline1.
   assert 'without' not in text.split('one after another')[1]

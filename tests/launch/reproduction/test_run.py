@@ -21,9 +21,6 @@ from tff_xc.report import curves, run_files
 
 pytestmark = pytest.mark.usefixtures('blank_pictures')
 
-TABLE = small_table.TABLE
-VERDICTS = judge.Verdict
-
 
 def measured(output, *found, **more):
   """Measures results. Returns the written lines."""
@@ -34,16 +31,12 @@ def measured(output, *found, **more):
   return [[*each.kept().lines] for each in plans]
 
 
-def verdict(output, found, scale='small'):
-  return judge.judge(lines_lib.read(output, found, scale)).verdict
-
-
 @pytest.fixture
 def own(monkeypatch):
   """Returns a small table that is registered."""
   for known in (registry.RESULTS, registry.KNOWN):
-    monkeypatch.setitem(known, TABLE.name, TABLE)
-  return TABLE
+    monkeypatch.setitem(known, small_table.TABLE.name, small_table.TABLE)
+  return small_table.TABLE
 
 
 @pytest.fixture
@@ -68,7 +61,7 @@ def test_runs_are_trained_once_and_finished_ones_are_kept(trains, own, tmp_path,
   assert len(trains) == 3
   assert {line.command for line in lines} == {'python -m launch.reproduce p/fig1 --scale=small'}
   assert all(line.processor for line in lines)
-  assert verdict(tmp_path, own) == VERDICTS.UNDECIDED
+  assert judge.judge(lines_lib.read(tmp_path, own, 'small')).verdict == judge.Verdict.UNDECIDED
   assert 'undecided: ' in capsys.readouterr().out
   assert {p.name for p in (tmp_path / own.name).iterdir()} == {'result.md', 'result.png'}
   assert measured(tmp_path, own) == [lines]
@@ -88,14 +81,13 @@ def test_finished_runs_alone_are_shown_beside_the_published(trains, own, tmp_pat
 
 def test_failed_runs_and_parts_of_data_are_named(trains, own, tmp_path, monkeypatch):
   monkeypatch.setattr(task_lib, 'part', lambda *_: '5 of 9 users')
-  more = {'scale': 'paper', 'seeds': (0, 1), 'given': {'rounds': 20}}
-  [lines] = measured(tmp_path, own, **more)
+  [lines] = measured(tmp_path, own, scale='paper', seeds=(0, 1), given={'rounds': 20})
   of = {line.row: line for line in lines}
   assert of['posonly'].measured is None  # One seed would not be a result.
   assert of['posonly'].note.endswith('seed1 failed: no memory')
   assert of['fedss negatives=5'].measured
   assert of['fedss negatives=5'].note == 'glyphs has 5 of 9 users'
-  assert verdict(tmp_path, own, 'paper') == VERDICTS.NOT_RUN
+  assert judge.judge(lines_lib.read(tmp_path, own, 'paper')).verdict == judge.Verdict.NOT_RUN
 
 
 def test_a_result_stays_if_nothing_can_be_measured_again(
@@ -106,8 +98,9 @@ def test_a_result_stays_if_nothing_can_be_measured_again(
   shutil.rmtree(tmp_path / 'runs')
   assert measured(tmp_path, own, train=False) == [before]
   assert 'result of before stays' in capsys.readouterr().out
-  why = errors.InputError('another run is in the way')
-  monkeypatch.setattr(runs_lib, 'train', mock.Mock(side_effect=why))
+  monkeypatch.setattr(
+    runs_lib, 'train', mock.Mock(side_effect=errors.InputError('another run is in the way'))
+  )
   assert measured(tmp_path, *others)[0] == before
   assert 'in the way; the result of' in capsys.readouterr().out
 
@@ -116,7 +109,7 @@ def test_tables_of_a_paper_train_their_runs_together_the_costliest_first(
   trains, own, tmp_path, monkeypatch
 ):
   rows = small_table.SMALL._replace(rows=small_table.ROWS[1:])
-  fewer = dataclasses.replace(TABLE, number='Fig. 2', forms={'small': rows})
+  fewer = dataclasses.replace(small_table.TABLE, number='Fig. 2', forms={'small': rows})
   monkeypatch.setitem(registry.RESULTS, fewer.name, fewer)
 
   def cost(run):
@@ -182,11 +175,11 @@ def test_one_results_files_end_no_other(kind, trains, own, tmp_path, capsys, mon
 # -- The lines of runs. --
 
 
-def runs_of(output, seeds=(0,), rows=TABLE.rows, **given):
+def runs_of(output, seeds=(0,), rows=small_table.TABLE.rows, **given):
   return plan.plan_runs(rows, given, seeds, output)
 
 
-def lines_of(output, scores, seeds=(0,), found=TABLE):
+def lines_of(output, scores, seeds=(0,), found=small_table.TABLE):
   """Returns the lines of rows with these top-1 scores per seed; None means that there is no run."""
   runs = runs_of(output, seeds, found.form('small').rows)
   for group, of_row in zip(runs, scores, strict=True):
@@ -201,7 +194,7 @@ def lines_of(output, scores, seeds=(0,), found=TABLE):
 def test_a_row_has_a_line_for_each_result_cost_and_claim(tmp_path):
   claim = table.Claim('Ahead', 'map@r', 'fedss', 'posonly')
   forms = {'small': small_table.SMALL._replace(claims=(claim,))}
-  found = dataclasses.replace(TABLE, forms=forms, best_seed=('posonly',))
+  found = dataclasses.replace(small_table.TABLE, forms=forms, best_seed=('posonly',))
   lines = lines_of(tmp_path, [(0.3, 0.4), (0.5, 0.5), (0.4, 0.6)], (0, 1), found)
   usual = ['top1', 'map@10', 'map@r']
   best = [n for name in usual for n in (name, f'best_seed_{name}')]
@@ -223,9 +216,11 @@ def test_a_mean_over_some_of_the_seeds_is_no_result(tmp_path):
 
 def test_a_claim_is_measured_where_its_metric_is_printed(tmp_path):
   claims = [table.Claim('Ahead', name, 'fedss', 'posonly') for name in ('top1:0.3', 'map@10:0.3')]
-  first, *_, other = TABLE.rows
+  first, *_, other = small_table.TABLE.rows
   rows = (first._replace(published={'top1': None}), other._replace(published={'map@10': None}))
-  both = dataclasses.replace(TABLE, forms={'small': table.Form('', rows, tuple(claims))})
+  both = dataclasses.replace(
+    small_table.TABLE, forms={'small': table.Form('', rows, tuple(claims))}
+  )
   lines = lines_of(tmp_path, [(0.3,), (0.5,)], found=both)
   assert [(line.algorithm, line.metric) for line in lines] == [
     ('fedss', 'top1'),
@@ -295,7 +290,7 @@ def test_seeds_that_missed_a_target_make_it_a_bound(tmp_path):
 
 def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
   """Another command may have trained the runs with another --best_by."""
-  rows = TABLE.rows[:1]
+  rows = small_table.TABLE.rows[:1]
   [[run]] = runs_of(tmp_path, rows=rows)
   small_table.finish(run, 0.5)
   metrics = run_files.read_metrics(run.folder / 'metrics.csv')
@@ -311,8 +306,10 @@ def test_scores_are_those_of_the_round_that_the_command_chooses(tmp_path):
     (None, 'mcc', [40.0, 20, 10]),
     (20, 'top1', [last, None, None]),
   ):
-    found = dataclasses.replace(TABLE, at_rounds=at_rounds)
-    [group] = run_lib.finished(found, runs_of(tmp_path, rows=rows, best_by=by))
+    [group] = run_lib.finished(
+      dataclasses.replace(small_table.TABLE, at_rounds=at_rounds),
+      runs_of(tmp_path, rows=rows, best_by=by),
+    )
     assert [mean(group, name) for name in ('top1', 'best_round', 'bytes_down')] == wanted
 
 
@@ -330,13 +327,13 @@ def test_files_of_runs_that_are_damaged_are_named(name, content, tmp_path):
     small_table.finish(each, 0.5)
   (run.folder / name).write_text(content)
   with pytest.raises(errors.DamageError, match=f'{run.folder / name} is damaged'):
-    run_lib.finished(TABLE, runs)
+    run_lib.finished(small_table.TABLE, runs)
 
 
 def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path, monkeypatch):
   whole = small_table.row('centralized', '90.0')
-  rows = (*TABLE.rows, TABLE.rows[0]._replace(task='glyphs-femnist'), whole)
-  found = dataclasses.replace(TABLE, is_relative=True, best_over=('negatives',))
+  rows = (*small_table.TABLE.rows, small_table.TABLE.rows[0]._replace(task='glyphs-femnist'), whole)
+  found = dataclasses.replace(small_table.TABLE, is_relative=True, best_over=('negatives',))
   runs = runs_of(tmp_path, rows=rows)
   for [run], score in zip(runs, (0.4, 0.5, 0.5, 0.5, 0.5), strict=True):
     small_table.finish(run, score)
@@ -351,8 +348,10 @@ def test_pictures_are_of_tasks_and_of_the_best_of_grids(tmp_path, monkeypatch):
 
   monkeypatch.setattr(curves, 'compare_figure', compare_figure)
   run_lib.draw(lines_lib.Measured(found, 'small', lines), rows, groups, tmp_path)
-  names = {path.name for path in tmp_path.glob('*.png')}
-  assert names == {'result_glyphs-femnist.png', 'result_glyphs.png'}
+  assert {path.name for path in tmp_path.glob('*.png')} == {
+    'result_glyphs-femnist.png',
+    'result_glyphs.png',
+  }
   assert [label.split()[:2] for label in drawn[0]] == [
     ['glyphs', 'fedss'],
     ['glyphs', 'posonly'],
@@ -373,7 +372,7 @@ def test_the_best_score_at_each_effective_rate_is_drawn(tmp_path):
   runs = runs_of(tmp_path, rows=rows)
   for [run], score in zip(runs, (0.5, 0.25, 0.125), strict=True):
     small_table.finish(run, score)
-  groups = run_lib.finished(TABLE, runs)
+  groups = run_lib.finished(small_table.TABLE, runs)
   best = run_lib.by_effective_rate([*zip(rows, groups, strict=True)], 'top1')
   assert best == {
     'classes_per_client=5': [(0.01, 25.0), (0.1, 50.0)],

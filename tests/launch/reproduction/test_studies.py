@@ -19,8 +19,7 @@ pytestmark = pytest.mark.usefixtures('blank_pictures')
 
 
 def planned(name, output, scale='small', **more):
-  asked = plan.Request(scale=scale, output=output, **more)
-  return plan.plan_one(registry.RESULTS[name], asked)
+  return plan.plan_one(registry.RESULTS[name], plan.Request(scale=scale, output=output, **more))
 
 
 def values(lines):
@@ -219,8 +218,9 @@ def test_the_diagonal_of_fedss_is_compared_with_that_of_negonly(tmp_path, monkey
 
   def load(folder, named):
     found = np.array(guesses[predicted[folder]]), np.array([0, 0, 1, 1])
-    dataset = types.SimpleNamespace(train=None)
-    return types.SimpleNamespace(dataset=dataset, predictions=lambda client: ('train', *found))
+    return types.SimpleNamespace(
+      dataset=types.SimpleNamespace(train=None), predictions=lambda client: ('train', *found)
+    )
 
   monkeypatch.setattr(runs_lib, 'is_finished', lambda run: True)
   monkeypatch.setattr(studies.trained, 'restore', load)
