@@ -97,9 +97,6 @@ def untrained(path, task, algorithm='fedavg', **changes):
   return path
 
 
-_SMALL = {'hidden_dim': 4, 'embedding_dim': 4}
-
-
 def _images(folder):
   own_examples.npz(folder)
   return {'data_dir': 'mine.npz', 'embedding_dim': 4}
@@ -112,7 +109,8 @@ def _table(folder):
     'test_column': 'part',
     'label_column': 'item',
     'user_column': 'user',
-    **_SMALL,
+    'hidden_dim': 4,
+    'embedding_dim': 4,
   }
 
 
@@ -147,13 +145,10 @@ _KINDS = {
   'sequences': ('shakespeare', 'fedavg', _shakespeare),
   'without clients': ('glyphs', 'centralized', lambda _: _GLYPHS),
 }
-_QUICK = ('one label',)
-# These data say which client owns each test example.
-_WHOSE = ('table',)
 
 
 @pytest.mark.parametrize(
-  'kind', [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in _QUICK)) for kind in _KINDS]
+  'kind', [pytest.param(kind, marks=[pytest.mark.slow] * (kind != 'one label')) for kind in _KINDS]
 )
 def test_every_kind_of_run(kind, here, blank_pictures, capsys):
   task, algorithm, made = _KINDS[kind]
@@ -168,7 +163,8 @@ def test_every_kind_of_run(kind, here, blank_pictures, capsys):
     with pytest.raises(errors.InputError, match='sets of labels'):
       evaluate.run(str(path), '0')
     return
-  part = 'test' if kind in _WHOSE else 'training'
+  # The data 'table' say which client owns each test example.
+  part = 'test' if kind == 'table' else 'training'
   assert f'client_{part[:5]}_top1' in said
   assert (path / 'confusion.png').exists()
   heading = (path / 'confusion.csv').read_text().split(',')[0]

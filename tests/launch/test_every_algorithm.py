@@ -50,43 +50,41 @@ _WORDS = {'num_classes': 50, 'num_features': 100, 'batch_size': 99}
 _KINDS = {'images': {}, 'sparse-words': _WORDS, 'sparse-words-sets': _WORDS}
 
 
-def _config(task, algorithm, **changes):
-  """Returns the resolved configuration of `launch.train`, with tiny sizes."""
-  names = {*algorithms.get(algorithm).names, *tasks.get(task).option_values()}
-  given = {k: v for k, v in _TINY.items() if k in names}
-  given['rounds'] = 2
-  if algorithms.get(algorithm).has_clients:
-    given['clients_per_round'] = 3
-  given |= _KINDS[task] | changes
-  if algorithm == 'fedvc' and 'batch_size' in given:
-    given['virtual_client_size'] = 2 * given['batch_size']
-  given = {'task': task, 'algorithm': algorithm, **given}
-  return flag_values.resolved([f'--{k}={v}' for k, v in given.items()])[0]
-
-
 @pytest.fixture
 def launched(in_process, tmp_path, monkeypatch):
-  """Returns a function (task, algorithm, changes) -> (summary, run directory)."""
+  """Returns a function (task, algorithm, changes) -> (summary, run directory).
+
+  It trains with tiny sizes, as `launch.train` does with flags.
+  """
   monkeypatch.setattr(runtimes, 'install', lambda *_, **__: in_process)
 
   def launch(task, algorithm, **changes):
-    config = _config(task, algorithm, **{'data_dir': _images(tmp_path), **changes})
+    names = {*algorithms.get(algorithm).names, *tasks.get(task).option_values()}
+    given = {
+      'task': task,
+      'algorithm': algorithm,
+      **{k: v for k, v in _TINY.items() if k in names},
+      'rounds': 2,
+      'data_dir': _images(tmp_path),
+    }
+    if algorithms.get(algorithm).has_clients:
+      given['clients_per_round'] = 3
+    given |= _KINDS[task] | changes
+    if algorithm == 'fedvc' and 'batch_size' in given:
+      given['virtual_client_size'] = 2 * given['batch_size']
+    config, _ = flag_values.resolved([f'--{k}={v}' for k, v in given.items()])
     return train.run(config, str(tmp_path / 'run')), tmp_path / 'run'
 
   return launch
-
-
-_QUICK = {('images', 'fedss')}
 
 
 def _combinations():
   """Yields all combinations. Those that another combination nearly covers are slow."""
   for algorithm in algorithms.ALGORITHMS:
     for task in _KINDS:
-      if set(algorithms.get(algorithm).needs) & set(tasks.get(task).lacks):
-        continue
-      marks = [pytest.mark.slow] * ((task, algorithm) not in _QUICK)
-      yield pytest.param(task, algorithm, marks=marks)
+      if not set(algorithms.get(algorithm).needs) & set(tasks.get(task).lacks):
+        marks = [pytest.mark.slow] * ((task, algorithm) != ('images', 'fedss'))
+        yield pytest.param(task, algorithm, marks=marks)
 
 
 @pytest.mark.parametrize(('task', 'algorithm'), _combinations())

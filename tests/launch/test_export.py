@@ -23,24 +23,6 @@ from tff_xc.experiment import checkpoints
 
 here = test_evaluate.here
 rounds = test_evaluate.rounds
-_HASHED = {
-  'hash_tables': 3,
-  'hash_buckets': 4,
-  'hashed_features': 8,
-  'bucket_score': 'median',  # `test_predict` exports the mean.
-}
-
-
-def _images(dataset):
-  return {'images': dataset.test.read(np.arange(20))}
-
-
-def _rows(dataset):
-  return {'rows': pd.read_csv('items.csv')[['a', 'b', 'c']].to_numpy()}
-
-
-def _sparse(dataset):
-  return _features(dataset.test.read(np.arange(len(dataset.test))))
 
 
 def _unhashed(dataset):
@@ -53,18 +35,31 @@ def _features(matrix):
   return dict(zip(('row_splits', 'ids', 'values'), found, strict=True))
 
 
-def _characters(dataset):
-  return {'characters': np.full([1, 80], ord('a'), np.uint8)}
-
-
 # A kind of run of `test_evaluate`, other settings, a function from the data set to raw examples,
 # and the part of the data that contains them.
 _RAW = {
-  'one label': ({}, _images, 'test'),
-  'table': ({}, _rows, 'train'),
-  'sparse text': ({}, _sparse, 'test'),
-  'hashed labels': (_HASHED, _unhashed, 'test'),
-  'sequences': ({}, _characters, 'train'),
+  'one label': ({}, lambda dataset: {'images': dataset.test.read(np.arange(20))}, 'test'),
+  'table': (
+    {},
+    lambda _: {'rows': pd.read_csv('items.csv')[['a', 'b', 'c']].to_numpy()},
+    'train',
+  ),
+  'sparse text': (
+    {},
+    lambda dataset: _features(dataset.test.read(np.arange(len(dataset.test)))),
+    'test',
+  ),
+  'hashed labels': (
+    {
+      'hash_tables': 3,
+      'hash_buckets': 4,
+      'hashed_features': 8,
+      'bucket_score': 'median',  # `test_predict` exports the mean.
+    },
+    _unhashed,
+    'test',
+  ),
+  'sequences': ({}, lambda _: {'characters': np.full([1, 80], ord('a'), np.uint8)}, 'train'),
 }
 
 

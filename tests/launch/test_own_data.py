@@ -18,7 +18,6 @@ from tff_xc.runtime import registry as runtimes
 
 OWN = documents.page('your_own')
 # The network is smaller, and all other settings are those of the page.
-SMALL = ('rounds=2', 'eval_every=2', 'embedding_dim=4')
 SMALLER = {
   'images': ('image_size=16',),
   'table': ('hidden_dim=4',),
@@ -43,7 +42,7 @@ def run(line):
   if command == 'launch.compare':
     return compare.compare(given)
   [task] = [w.partition('=')[2] for w in given if w.startswith('--task=')]
-  small = [*SMALL, *SMALLER[task]]
+  small = ['rounds=2', 'eval_every=2', 'embedding_dim=4', *SMALLER[task]]
   if task == 'sparse-text-sets':
     small.remove('embedding_dim=4')
   return train.run(*flag_values.resolved([*given, *(f'--{s}' for s in small)]))
@@ -56,8 +55,10 @@ def commands(block):
 
 # The commands of the first sections, grouped by data set. Another test covers the path to a
 # comparison.
-BEFORE = OWN[OWN.index('### Formats and splits') : OWN.index('## Splits of')]
-EXAMPLES = [*map(commands, documents.code(BEFORE))]
+EXAMPLES = [
+  commands(block)
+  for block in documents.code(OWN[OWN.index('### Formats and splits') : OWN.index('## Splits of')])
+]
 MADE_BY = [
   own_examples.photos,
   own_examples.photos,

@@ -109,6 +109,8 @@ def test_the_data_and_the_rounds_are_counted(few):
   assert of['rounds_for_visits'] == [15, 30]
   absent = data['clients_per_class']['least'] == 0
   assert any('no client has' in text for text in data['check']) == absent
+  with pytest.raises(errors.InputError, match='clients_per_round=6 or fewer'):
+    planned({**SHAPE, 'clients_per_round': 7})
 
 
 WIDE = {**SHAPE, 'num_classes': 2000, 'hidden_dim': 32}
@@ -255,11 +257,6 @@ def test_a_data_set_of_item_lists_is_planned_as_one(few):
   assert found['task'] == 'items'
   assert [start['algorithm'] for start in found['starts']] == ['fedss', 'fullsoftmax']
   assert '--data_dir=lists.csv' in found['starts'][0]['command']
-
-
-def test_more_clients_in_a_round_than_there_are_are_refused():
-  with pytest.raises(errors.InputError, match='clients_per_round=6 or fewer'):
-    planned({**SHAPE, 'clients_per_round': 7})
 
 
 def test_json_and_a_picture_are_written(few, tmp_path):

@@ -377,22 +377,33 @@ def test_an_input_is_no_neighbour_of_itself_whatever_leads_to_it(here, capsys):
   assert last[-2:] == ['2', '0']
 
 
-def test_nothing_that_is_read_is_overwritten_and_nothing_is_ignored(here, capsys):
+def test_what_does_not_fit_is_refused_and_nothing_that_is_read_is_overwritten(here, capsys):
   run = photographs(here)
   (here / 'folder.png').mkdir()
+  (here / 'empty').mkdir()
+  (here / 'bad.png').write_bytes(b'no image')
+  (here / 'mine.csv').write_text('a\n1\n')
   shutil.copytree('photos/cat', 'photos/unknown')
   near = {'neighbors': 1, 'gallery': 'photos'}
   given = test_evaluate._table(here)
   table = test_evaluate.untrained(here / 'table', 'table', 'fedavg', **given)
   before = (here / 'items.csv').read_bytes()
   for given, more, word in (
-    ('photos', {'run_dir': run, 'picture': 'folder.png', **near}, 'cannot be written'),
-    ('photos', {'run_dir': run, 'label_column': 'a'}, 'only rows of numbers'),
+    ('empty', {}, 'no images'),
+    ('bad.png', {}, 'not a readable image'),
+    ('none.png', {}, 'does not exist'),
+    ('mine.csv', {}, 'takes images'),
+    ('photos', {'output': 'none/p.csv'}, 'no such folder'),
+    ('photos', {'neighbors': 2, 'gallery': 'empty'}, 'no images'),
+    ('photos', {'model': 'photos'}, 'has no model'),
+    ('photos', {'picture': 'folder.png', 'output': None, **near}, 'cannot be written'),
+    ('photos', {'label_column': 'a'}, 'only rows of numbers'),
     ('items.csv', {'run_dir': table, 'output': 'items.csv'}, 'is read'),
-    ('photos', {'run_dir': run, 'output': '/proc/p.csv'}, 'cannot be written'),
+    ('photos', {'output': '/proc/p.csv'}, 'cannot be written'),
   ):
     with pytest.raises(errors.InputError, match=word):
-      prediction.run([given], **more)
+      prediction.run([given], **{'run_dir': run, 'output': 'p.csv', **more})
+  assert not (here / 'p.csv').exists()
   assert (here / 'items.csv').read_bytes() == before
   assert prediction.run(['photos/unknown'], run_dir=run) == {}
   assert '0 of 9 have labels' in capsys.readouterr().out
@@ -426,25 +437,6 @@ def test_a_description_fits_its_kind(kind, shape, how):
   }
   with pytest.raises(ValueError, match=r'preprocessing|shape|sizes'):
     description.from_json(found)
-
-
-def test_images_that_are_none_of_the_models(here):
-  run = photographs(here)
-  (here / 'empty').mkdir()
-  (here / 'bad.png').write_bytes(b'no image')
-  (here / 'mine.csv').write_text('a\n1\n')
-  for given, more, word in (
-    ('empty', {}, 'no images'),
-    ('bad.png', {}, 'not a readable image'),
-    ('none.png', {}, 'does not exist'),
-    ('mine.csv', {}, 'takes images'),
-    ('photos', {'output': 'none/p.csv'}, 'no such folder'),
-    ('photos', {'neighbors': 2, 'gallery': 'empty'}, 'no images'),
-    ('photos', {'model': 'photos'}, 'has no model'),
-  ):
-    with pytest.raises(errors.InputError, match=word):
-      prediction.run([given], **{'run_dir': run, 'output': 'p.csv', **more})
-  assert not (here / 'p.csv').exists()
 
 
 @pytest.mark.slow

@@ -379,9 +379,7 @@ def test_the_verdict_is_on_the_best_of_a_grid():
   [order] = of_grid(*rounds, metric='top1:0.7').orders
   assert order.says.endswith('of a rate=2 above b rate=0.5')
   assert order.told == judge.DISAGREES
-
-
-def test_numbers_of_a_grid_are_those_of_its_best():
+  # Published numbers of a grid are compared with those of its best row.
   grid = [{**each, 'published': '85'} for each in GRID[3:]]
   made = judge.judge(measured_of(found_of(best_over=('rate',)), grid))
   assert made.verdict == judge.Verdict.REPRODUCED and '1 of 1 values' in made.why
