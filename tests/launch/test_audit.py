@@ -122,8 +122,7 @@ def test_items_are_told_as_features_and_as_labels(here):
 @pytest.mark.slow
 def test_exact_requests_and_all_rows(here):
   config = configuration.resolve('glyphs', 'posonly', _SIZES)
-  found = audit.run([], config, {}, None, SETTINGS)['audit']
-  [line] = found.to_dict('records')
+  [line] = audit.run([], config, {}, None, SETTINGS)['audit'].to_dict('records')
   assert line['posterior_first'] == line['auc_first'] == 1
   assert line['requests_until_90'] == 1
   config = configuration.resolve('glyphs', 'fedavg', _SIZES)

@@ -51,8 +51,7 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
     assert mean == pytest.approx(rows['top1'].mean())
   capsys.readouterr()
   result, after = scored(path, personalization.Personalization(60, learning_rate=0.3))
-  said = capsys.readouterr().out
-  table = [line for line in said.splitlines() if '/' not in line]
+  table = [line for line in capsys.readouterr().out.splitlines() if '/' not in line]
   assert max(map(len, table)) <= 80
   assert any(line.startswith('unseen ') for line in table)
   assert after['top1'].equals(frame['top1'])
@@ -67,8 +66,7 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
     train = own.train if own is not dataset else dataset.train.partition
     value = cohort.client_value(dataset.train, train.of_client(index), number)
     model, held = adapt(found.weights, value, seed), own.held_out
-    score = found.evaluator.of_clients(model, held)[index]
-    assert score == after['top1_personalized'][number]
+    assert found.evaluator.of_clients(model, held)[index] == after['top1_personalized'][number]
 
   def again(how, threads):
     return evaluate.score_clients(found._replace(client_threads=threads), how)['top1_personalized']

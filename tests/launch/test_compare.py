@@ -42,8 +42,7 @@ def read_csv(path):
 
 def rows_of(out):
   """Returns the rows of compare.csv by algorithm."""
-  rows = read_csv(out / 'compare.csv')
-  return {row['algorithm'].split()[0]: row for row in rows}
+  return {row['algorithm'].split()[0]: row for row in read_csv(out / 'compare.csv')}
 
 
 @pytest.mark.slow
@@ -206,8 +205,7 @@ def test_runs_of_different_lengths_compare_after_the_same_rounds(tmp_path, out):
   long = fake_runs.write_run(tmp_path / 'long', 'fullsoftmax', rounds=20)
   text = compare.compare([short, long], out, rounds=10)
   tenth = read_csv(long / 'metrics.csv')[9]
-  final = float(rows_of(out)['fullsoftmax']['top1_mean'])
-  assert final == pytest.approx(float(tenth['top1']))
+  assert float(rows_of(out)['fullsoftmax']['top1_mean']) == pytest.approx(float(tenth['top1']))
   assert {row['rounds_mean'] for row in rows_of(out).values()} == {'10.0'}
   assert 'after 10 rounds' in text
   with pytest.raises(errors.InputError, match=r'of round 9.*2, 4, 6'):

@@ -31,8 +31,7 @@ def _unhashed(dataset):
 
 
 def _features(matrix):
-  found = sparse.as_tensors(matrix)
-  return dict(zip(('row_splits', 'ids', 'values'), found, strict=True))
+  return dict(zip(('row_splits', 'ids', 'values'), sparse.as_tensors(matrix), strict=True))
 
 
 # A kind of run of `test_evaluate`, other settings, a function from the data set to raw examples,

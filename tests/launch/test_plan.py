@@ -86,8 +86,7 @@ def test_bytes_are_those_of_a_round_of_all_clients(task, name, tmp_path, in_proc
   monkeypatch.setattr(plan, 'PLANNED', [*{**USED, name: None}])
   found = planned(given, task)
   [line] = [a for a in found['algorithms'] if a['algorithm'] == name]
-  config = configuration.resolve(task, name, given)
-  experiment.run(config, str(tmp_path / 'run'))
+  experiment.run(configuration.resolve(task, name, given), str(tmp_path / 'run'))
   row = pd.read_csv(tmp_path / 'run' / 'metrics.csv').iloc[-1]
   assert found['rounds']['clients_per_round'] == found['data']['clients']
   for way in ('down', 'up'):
@@ -197,8 +196,7 @@ def test_each_algorithm_has_the_data_of_its_network(monkeypatch, capsys):
   assert of['fedss'] is of['fullsoftmax']  # Both use the data as sequences.
   assert len(of['fedproto'].partition.numbers) > len(of['fedss'].partition.numbers)
   alone = plan.Planner('items-demo', changes, chosen=('fedproto',)).make()
-  examples = len(of['fedproto'].partition.numbers)
-  assert alone['data']['examples'] == examples
+  assert alone['data']['examples'] == len(of['fedproto'].partition.numbers)
 
 
 def test_a_command_is_what_training_takes(few):

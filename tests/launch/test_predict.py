@@ -279,8 +279,7 @@ def test_predictions_for_the_test_are_those_of_the_evaluation(here, repeats):
   rows = rows_of('p.csv')[1]
   last = frame.groupby('user').tail(1)
   hits = [item in row[1::2] for (_, item), row in zip(last.to_numpy(), rows, strict=True)]
-  measured = found.evaluator(found.weights)
-  assert np.mean(hits) == pytest.approx(measured['hit@5'])
+  assert np.mean(hits) == pytest.approx(found.evaluator(found.weights)['hit@5'])
   export.run(str(run), 'file', top=12)
   prediction.run(['before.csv'], model='file', top=5, output='f.csv')
   for row, other in zip(rows, rows_of('f.csv')[1], strict=True):

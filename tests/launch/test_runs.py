@@ -91,8 +91,7 @@ def test_as_many_run_as_there_are_cores_and_as_fit(monkeypatch):
   monkeypatch.setattr(runs_lib.pathlib.Path, 'exists', lambda path: False)
   monkeypatch.setattr(runs_lib.os, 'sched_getaffinity', lambda pid: range(8))
   monkeypatch.setattr(runs_lib.memory, 'free_bytes', lambda: 10e9)
-  sizes = 2_000_000_000, 1000, 20_000_000_000
-  assert [runs_lib.fitting(size) for size in sizes] == [4, 8, 1]
+  assert [runs_lib.fitting(size) for size in (2_000_000_000, 1000, 20_000_000_000)] == [4, 8, 1]
   assert [runs_lib.threads(n) for n in (1, 2, 3, 16)] == [None, 4, 2, 1]
 
 

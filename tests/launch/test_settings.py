@@ -18,8 +18,7 @@ def test_the_cache_folder_may_be_chosen(tmp_path, cache_folder):
   arguments = ('train', '--task=bibtex', '--algorithm=fedaws')
   chosen = light.call(*arguments, f'--cache_dir={tmp_path}')
   assert chosen.stdout.splitlines()[-1] == str(tmp_path), chosen.stderr
-  default = light.call(*arguments)
-  assert default.stdout.splitlines()[-1] == str(cache_folder)
+  assert light.call(*arguments).stdout.splitlines()[-1] == str(cache_folder)
 
 
 SMALL = '--task=glyphs --algorithm=fedss'

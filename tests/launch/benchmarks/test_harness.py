@@ -59,11 +59,10 @@ class Fake:
     machine.foreign += machine.later.get(len(machine.order), 0)
     machine.order.append(self.name)
     machine.now += seconds
-    parts = {'half': seconds / 2}
     return {
       'seconds': seconds,
       'check': {'loss': self.loss},
-      'parts': parts,
+      'parts': {'half': seconds / 2},
       'peak_bytes': 1e6 * seconds,
     }
 

@@ -332,8 +332,7 @@ def test_a_claim_may_be_of_gains_over_a_method(few, expected):
 )
 def test_every_claim_of_the_paper_must_hold(high, least, verdict):
   claims = (table.Claim('Ahead (abstract)', 'top1', 'c', 'b', least),)
-  lines = (*LATER, line('c', '', high, 0))
-  found = judged(*lines, claims=claims)
+  found = judged(*LATER, line('c', '', high, 0), claims=claims)
   assert found.verdict == verdict
   assert found.orders[-1].says.startswith('Ahead (abstract)')
   # The title of the picture.
@@ -386,8 +385,7 @@ def test_the_verdict_is_on_the_best_of_a_grid():
 
 
 def test_costs_and_a_row_that_is_printed_twice_do_not_count():
-  twice = judged(*LATER, *LATER, line('a', '', 9, metric='seconds'))
-  assert twice == judged(*LATER)
+  assert judged(*LATER, *LATER, line('a', '', 9, metric='seconds')) == judged(*LATER)
   # Seconds that a paper prints are results.
   assert told(line('a', '4', 1, 0, metric='seconds'), line('b', '5', 2, 0, metric='seconds')) == [
     judge.AGREES

@@ -119,8 +119,7 @@ def test_tables_of_a_paper_train_their_runs_together_the_costliest_first(
   both = measured(tmp_path, fewer, own)
   assert [cost(run) for run in trains] == [9, 5, 0]
   # Rows of several tables have the same label.
-  names = [run.point.partition(' ')[0] for run in trains]
-  assert names == ['p/fig2', 'p/fig1', 'p/fig2']
+  assert [run.point.partition(' ')[0] for run in trains] == ['p/fig2', 'p/fig1', 'p/fig2']
   shared = [line.measured for line in both[1] if line.metric == 'top1'][1:]
   assert [x.measured for x in both[0] if x.metric == 'top1'] == shared
 

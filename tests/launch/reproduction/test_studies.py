@@ -187,8 +187,7 @@ def test_the_centroids_of_buckets_are_nearer_as_they_have_more_positives(monkeyp
   assert ratio(x, [0, 0, 1, 2, 3, 4]) == pytest.approx(1, rel=0.35)
   # Four times as many positives give a quarter of the error.
   assert 0.6 < ratio(x, [0, 0, 1, 1, 1, 1]) < 1.4
-  apart = x + 4 * (label == 5)[:, None]
-  assert ratio(apart, [0, 0, 1, 1, 1, 1]) < 0.4
+  assert ratio(x + 4 * (label == 5)[:, None], [0, 0, 1, 1, 1, 1]) < 0.4
 
 
 def test_a_hash_that_is_not_uniform_is_told(monkeypatch):
