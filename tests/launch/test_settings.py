@@ -152,6 +152,43 @@ def test_bad_flags_are_one_sentence(line, expected):
   light.assert_one_sentence(light.call(command, *arguments), expected)
 
 
+@pytest.mark.parametrize(
+  ('line', 'expected'),
+  [
+    ('sweep', '--task is missing'),
+    ('sweep --task=glyphs --algorithm=fedss', '--grid is missing'),
+    ('sweep --task=glyphs --algorithm=fedss --grid=negatives:-1,20', '--negatives=-1'),
+    ('sweep --task=glyphs --algorithm=fedss --grid=batch_size:4 --seeds=x', '--seeds=x: expected'),
+    ('sweep --task=glyphs --algorithm=fedss --grid=batch_size:4 --seed=1', 'no flag --seed'),
+    (
+      'sweep --task=glyphs --algorithm=fedss --grid=batch_size:4 --metric=p@1',
+      'glyphs measures top1',
+    ),
+    ('sweep --task=glyphs --algorithm=fedss --grid=batch_size:4 --metric=top1:x', 'METRIC:VALUE'),
+    ('reproduce', 'name a table or figure'),
+    ('reproduce table5', "unknown table 'table5'"),
+    ('reproduce fedmlh/table5 --rounds=3', '--rounds: fedmlh/table5 has no use'),
+    ('reproduce fedmlh/theory --client_learning_rate=3', '--client_learning_rate: '),
+    ('reproduce fedmlh/theory --task=bibtex', '--task=bibtex: fedmlh/theory is of'),
+    ('reproduce fedss/table1 --rounds=3', '--rounds: fedss/table1 --scale=small'),
+    ('reproduce fedss/table2 --scale=real', '--scale=real'),
+    ('reproduce fedss/table1 --needs --finished_only', 'leave one out'),
+    ('reproduce fedss/table1 --scale=big', '<small|real|paper>'),
+    ('reproduce --scale=paper fedss/table2 --seeds=1,1', '--seeds=1,1: expected'),
+    ('reproduce --scale=paper fedss/table2 --seed=1', 'no flag --seed'),
+    ('reproduce --scale=paper fedss/table2 --task=omniglot', 'has results on'),
+    ('reproduce --scale=paper fedss/table2 --algorithm=moon', 'has, on sop'),
+    ('reproduce --scale=paper fedmlh/table3 --validation=2', '--validation=2.0'),
+    ('reproduce --scale=paper fedmlh/table3 --negatives=2', 'fedmlh, fedavg'),
+  ],
+)
+def test_bad_flags_of_many_runs_write_nothing(line, expected, tmp_path):
+  command, *arguments = line.split()
+  output = tmp_path / 'out'
+  light.assert_one_sentence(light.call(command, *arguments, f'--output={output}'), expected)
+  assert not output.exists()
+
+
 def test_every_number_of_a_run_has_bounds():
   """Values that overflow int32 or float32, and nan, are errors."""
   bad = {int: (-1, 2**63, 10**30), float: ('nan', 'inf', '-inf', 1e39)}

@@ -17,26 +17,6 @@ from tests.launch import light, test_compare, test_train
 from tests.report import fake_runs
 from tff_xc import errors, lock
 
-FEDSS = ('--task=glyphs', '--algorithm=fedss')
-
-
-@pytest.mark.parametrize(
-  ('arguments', 'message'),
-  [
-    ((), '--task is missing'),
-    (FEDSS, '--grid is missing'),
-    ((*FEDSS, '--grid=negatives:-1,20'), '--negatives=-1'),
-    ((*FEDSS, '--grid=batch_size:4', '--seeds=x'), '--seeds=x: expected'),
-    ((*FEDSS, '--grid=batch_size:4', '--seed=1'), 'no flag --seed'),
-    ((*FEDSS, '--grid=batch_size:4', '--metric=p@1'), 'glyphs measures top1'),
-    ((*FEDSS, '--grid=batch_size:4', '--metric=top1:x'), 'METRIC:VALUE'),
-  ],
-)
-def test_bad_input_is_one_sentence_and_writes_nothing(arguments, message, tmp_path):
-  output = tmp_path / 'sweep'
-  light.assert_one_sentence(light.call('sweep', *arguments, f'--output={output}'), message)
-  assert not output.exists()
-
 
 def points(*grids):
   return sweep_lib.points(grids, settings.parameters())

@@ -10,7 +10,6 @@ from launch import runs as runs_lib
 from launch.reproduction import plan
 from tasks import registry as tasks, task as task_lib
 from tasks.papers import comparisons, data, fedmlh, registry
-from tests.launch import light
 from tests.launch.reproduction import small_table
 from tff_xc import errors, wording
 
@@ -117,32 +116,6 @@ def test_rounds_whose_scores_a_table_shows_are_evaluated(name, given, problem, t
   refused = pytest.raises(errors.InputError, match=problem) if problem else contextlib.nullcontext()
   with refused:
     planned(tmp_path, name, given=given)
-
-
-@pytest.mark.parametrize(
-  ('arguments', 'problem'),
-  [
-    ([], 'name a table or figure'),
-    (['table5'], "unknown table 'table5'"),
-    (['fedmlh/table5', '--rounds=3'], '--rounds: fedmlh/table5 has no use'),
-    (['fedmlh/theory', '--client_learning_rate=3'], '--client_learning_rate: '),
-    (['fedmlh/theory', '--task=bibtex'], '--task=bibtex: fedmlh/theory is of'),
-    (['fedss/table1', '--rounds=3'], '--rounds: fedss/table1 --scale=small'),
-    (['fedss/table2', '--scale=real'], '--scale=real'),
-    (['fedss/table1', '--needs', '--finished_only'], 'leave one out'),
-    (['fedss/table1', '--scale=big'], '<small|real|paper>'),
-    (['--scale=paper', 'fedss/table2', '--seeds=1,1'], '--seeds=1,1: expected'),
-    (['--scale=paper', 'fedss/table2', '--seed=1'], 'no flag --seed'),
-    (['--scale=paper', 'fedss/table2', '--task=omniglot'], 'has results on'),
-    (['--scale=paper', 'fedss/table2', '--algorithm=moon'], 'has, on sop'),
-    (['--scale=paper', 'fedmlh/table3', '--validation=2'], '--validation=2.0'),
-    (['--scale=paper', 'fedmlh/table3', '--negatives=2'], 'fedmlh, fedavg'),
-  ],
-)
-def test_bad_input_is_one_sentence(arguments, problem, tmp_path):
-  output = tmp_path / 'out'
-  light.assert_one_sentence(light.call('reproduce', *arguments, f'--output={output}'), problem)
-  assert not output.exists()
 
 
 def folders(rows, output):
