@@ -233,8 +233,7 @@ def test_scores_at_budgets_and_further_columns_are_shown(sweep, out):
   path.write_text(
     json.dumps(json.loads(path.read_text()) | {'best_round': {'by': 'top1', 'round': 4}})
   )
-  at, columns = 'rounds:12', ['top1@10', 'best.round']
-  compare.compare([sweep], out, over='bytes', at=at, columns=columns)
+  compare.compare([sweep], out, over='bytes', at='rounds:12', columns=['top1@10', 'best.round'])
   [heading, *_] = (out / 'compare.md').read_text().splitlines()
   assert 'top-1 % after 10 rounds' in heading and 'top-1 % at 12 rounds' in heading
   assert [rows_of(out)[n]['best.round_mean'] for n in ('fullsoftmax', 'fedss')] == ['4.0', '']

@@ -188,9 +188,8 @@ def test_code_that_a_directory_names_does_not_run(here, monkeypatch):
   monkeypatch.syspath_prepend(str(here))
   own = 'network_of_test_evaluate:network'
   (here / 'network_of_test_evaluate.py').write_text(_OWN_NETWORK)
-  changes = _images(here)
-  del changes['embedding_dim']
-  path = untrained(here / 'run', 'images', encoder=own, **changes)
+  own_examples.npz(here)
+  path = untrained(here / 'run', 'images', encoder=own, data_dir='mine.npz')
   (here / 'OWNED').unlink()
   sys.modules.pop('network_of_test_evaluate')
   for given, word in (({}, '--encoder=.* again'), ({'encoder': 'small'}, 'run with the')):
@@ -249,8 +248,7 @@ def test_without_held_out_examples_of_clients_nothing_is_written(glyphs, here):
 
 def test_other_data_are_refused_and_nothing_changes(here, blank_pictures):
   def contents():
-    files = (p for p in path.rglob('*') if p.is_file())
-    return {str(p.relative_to(path)): p.read_bytes() for p in files}
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob('*') if p.is_file()}
 
   def run(data):
     return evaluate.run(str(path), None, {'data_dir': data})

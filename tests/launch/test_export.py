@@ -62,11 +62,11 @@ _RAW = {
 }
 
 
-def exported(kind, here, **more):
+def exported(kind, here):
   """Returns (raw examples, logits of the evaluation, a run's folder)."""
   changes, raw, part = _RAW[kind]
   task, algorithm, made = test_evaluate._KINDS[kind]
-  given = {**made(here), **changes, **more}
+  given = {**made(here), **changes}
   path = test_evaluate.untrained(here / 'run', task, algorithm, **given)
   found = trained.restore(str(path))
   examples = raw(found.dataset)

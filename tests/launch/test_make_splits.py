@@ -286,8 +286,7 @@ def test_the_same_files_and_seed_make_the_same_split(rule, tmp_path):
   made = []
   for name, seed in (('a', 0), ('b', 0), ('c', 1)):
     make(rule, distributed(rule, tmp_path / f'in_{name}'), tmp_path / name, seed=seed)
-    files = (tmp_path / name).glob('*.csv')
-    made.append({file.name: file.read_bytes() for file in files})
+    made.append({file.name: file.read_bytes() for file in (tmp_path / name).glob('*.csv')})
   assert made[0] == made[1]
   assert (made[0] != made[2]) == (rule != 'sop')
 

@@ -37,8 +37,7 @@ def here(in_process, built_once, tmp_path, monkeypatch):
 def run(line):
   """Runs `launch.train` with small settings, or `launch.compare`."""
   words = shlex.split(line.replace('\\\n', ' '))
-  command = words[words.index('-m') + 1]
-  given = words[words.index('-m') + 2 :]
+  command, *given = words[words.index('-m') + 1 :]
   if command == 'launch.compare':
     return compare.compare(given)
   [task] = [w.partition('=')[2] for w in given if w.startswith('--task=')]

@@ -10,7 +10,7 @@ from datasets import items
 from datasets.procedural import features, purchases
 from launch import advice, plan, plan_page
 from tasks import configuration, experiment, registry as tasks
-from tests.launch import own_examples
+from tests.launch import flag_values, own_examples
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.runtime import registry as runtimes
@@ -126,6 +126,12 @@ def test_a_limit_chooses_what_fits(few):
   assert max(start['bytes_down'], start['bytes_up']) <= limit
   with pytest.raises(errors.InputError, match='max_megabytes_per_round'):
     planned(WIDE, most_bytes=6_000)
+  # Messages are halved where they would not fit.
+  found = planned(WIDE, most_bytes=10_000)
+  by_name = {a['algorithm']: a for a in found['algorithms']}
+  assert by_name['fedss']['message_precision'] == 'bfloat16'
+  assert all('--message_precision=bfloat16' in s['command'] for s in found['starts'])
+  assert found['starts'][0]['bytes_up'] <= 10_000
 
 
 def test_it_says_what_to_do_where_no_recommended_algorithm_fits():
@@ -137,14 +143,6 @@ def test_it_says_what_to_do_where_no_recommended_algorithm_fits():
   )
   found = planned(changes, 'sparse-words-sets', most_bytes=6000, chosen=('fedavg',))
   assert found['why_no_start'].endswith('leave out --algorithm')
-
-
-def test_messages_are_halved_where_they_would_not_fit(few):
-  found = planned(WIDE, most_bytes=10_000)
-  by_name = {a['algorithm']: a for a in found['algorithms']}
-  assert by_name['fedss']['message_precision'] == 'bfloat16'
-  assert all('--message_precision=bfloat16' in s['command'] for s in found['starts'])
-  assert found['starts'][0]['bytes_up'] <= 10_000
 
 
 def test_negatives_are_as_many_as_the_limit_allows(few):
@@ -201,12 +199,8 @@ def test_each_algorithm_has_the_data_of_its_network(monkeypatch, capsys):
 
 def test_a_command_is_what_training_takes(few):
   for start in planned({**SHAPE, 'rounds': 3})['starts']:
-    words = [word[2:].partition('=') for word in start['command'].split()[3:]]
-    given = {name: value for name, _, value in words}
-    task, name = given.pop('task'), given.pop('algorithm')
-    known = {**configuration.SETTINGS, **registry.HYPERPARAMETERS, **tasks.OPTIONS}
-    typed = {n: type(known[n].default)(v) for n, v in given.items()}
-    assert configuration.resolve(task, name, typed)['rounds'] == start['rounds']
+    config, _ = flag_values.resolved(shlex.split(start['command'])[3:])
+    assert config['rounds'] == start['rounds']
 
 
 def test_one_class_a_client_leaves_no_loss(few):

@@ -156,8 +156,7 @@ def _exports_predict_alike(run, file, top, forms=('saved_model', 'tflite')):
   for form in forms:
     export.run(run, f'as_{form}', form, top=top)
     prediction.run([file], model=f'as_{form}', top=top, output='model.csv')
-    pairs = zip(rows_of('run.csv')[1], rows_of('model.csv')[1], strict=True)
-    for row, other in pairs:
+    for row, other in zip(rows_of('run.csv')[1], rows_of('model.csv')[1], strict=True):
       assert row[0] == other[0]
       scores = [[float(cell) for cell in r[2::2]] for r in (row, other)]
       assert scores[0] == pytest.approx(scores[1], abs=1e-4)

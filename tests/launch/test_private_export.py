@@ -49,8 +49,10 @@ def constants(folder):
   """Returns the constants in the graphs of a SavedModel, except its variables."""
   content = (folder / 'saved_model.pb').read_bytes()
   [graph] = saved_model_pb2.SavedModel.FromString(content).meta_graphs
-  functions = graph.graph_def.library.function
-  nodes = [*graph.graph_def.node, *(n for f in functions for n in f.node_def)]
+  nodes = [
+    *graph.graph_def.node,
+    *(n for f in graph.graph_def.library.function for n in f.node_def),
+  ]
   values = [n.attr['value'].tensor for n in nodes if n.op == 'Const']
   # Names in the checkpoint's bookkeeping depend on the order of creation, so leave them out.
   return sorted(v.SerializeToString() for v in values if v.dtype != 7)
