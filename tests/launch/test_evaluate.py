@@ -85,8 +85,7 @@ def untrained(path, task, algorithm='fedavg', **changes):
   key = json.dumps([config, data])
   if key not in _initial:
     with without_rounds():
-      process = process_lib.build_process(made.algorithm, config['seed'])
-    _initial[key] = process.initialize()
+      _initial[key] = process_lib.build_process(made.algorithm, config['seed']).initialize()
   path.mkdir()
   checkpoints.prepare(path)
   checkpoints.save(path, _initial[key], 1)

@@ -214,8 +214,9 @@ def items(here, **more):
   frame = pd.DataFrame({'user': np.repeat([f'u{i}' for i in range(9)], 8)})
   frame['item'] = [f'i{i}' for i in random.integers(0, 12, len(frame))]
   frame.to_csv('mine.csv', index=False)
-  how = {'data_dir': 'mine.csv', 'negatives': 3, **(more or SMALL)}
-  run = test_evaluate.untrained(here / 'run', 'items', 'fedss', **how)
+  run = test_evaluate.untrained(
+    here / 'run', 'items', 'fedss', data_dir='mine.csv', negatives=3, **more
+  )
   found = trained.restore(str(run), {'data_dir': 'mine.csv'})
   names = found.dataset.class_names
   (run / 'classes.csv').write_text(
@@ -224,7 +225,7 @@ def items(here, **more):
   return run, found, frame, names
 
 
-@pytest.mark.parametrize('more', [{}, pytest.param(SEQUENCE, marks=pytest.mark.slow)])
+@pytest.mark.parametrize('more', [SMALL, pytest.param(SEQUENCE, marks=pytest.mark.slow)])
 def test_users_get_lists_of_items_that_they_have_not(here, capsys, more):
   run, found, frame, names = items(here, **more)
 
