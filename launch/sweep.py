@@ -143,9 +143,9 @@ def write(
     notes.append(f'* marks the best row by {heading}')
     if score and 'test' in score.needs:
       notes.append(
-        'warning: the best of several test scores is too high; --best_by of a validation score, or'
-        ' --client_test_fraction=0.1 --evaluate_clients=100 --best_by=client_top1_mean, marks by'
-        ' examples that are not in the test'
+        'warning: the best of several test scores is too high; choose by a validation score'
+        ' (--best_by), or by --client_test_fraction=0.1 --evaluate_clients=100'
+        ' --best_by=client_top1_mean'
       )
   for run in runs:
     if why := failures.get(run.folder):

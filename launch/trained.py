@@ -120,7 +120,7 @@ def restore(
   same_run.check_data(run_dir, found, fingerprint.fingerprint(made.dataset))
   process = process_lib.build_process(made.algorithm, config['seed'])
   state, rounds, more = checkpoints.load_newest(run_dir, process.initialize(), only=round_number)
-  if not rounds:
+  if rounds not in checkpoints.kept(run_dir):
     raise errors.InputError(f'{run_dir} has no sound checkpoint; start launch.train on it again')
   kept = None
   if parts.has_own_models(made.algorithm):
@@ -231,6 +231,8 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
     raise errors.InputError(f'{run.path} has no checkpoint; start launch.train on it again')
   measured, by = _scores(run), run.config.get('best_by') or ''
   is_validated = by in measured and by in catalog.FOR_CHOOSING
+  # Epsilon does not cover a choice by scores.
+  is_validated &= not configuration.is_private(run.config)
   if wanted == LAST or (wanted == CHOSEN and not is_validated):
     return None
   number, why = wanted, ''

@@ -217,7 +217,8 @@ for _name, _of_test in list(SCORES.items()):
       meaning=f'{_name} of the validation examples',
       needs=('validation',),
     )
-# A run can choose a round by these scores without looking at test examples.
+# A run can choose a round by these scores without looking at test examples. `tasks.experiment`
+# refuses a choice by scores of clients whose held-out examples are the test examples.
 FOR_CHOOSING = tuple(n for n in SCORES if n.endswith(VALIDATION) or n in OF_CLIENTS)
 METRICS: Mapping[str, Metric] = {**SCORES, **ROUND, **STEPS}
 # Scores of test or retrieval examples with the unit 'fraction'.

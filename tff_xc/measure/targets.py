@@ -220,8 +220,9 @@ NO_BEST = BestRound()
 def check_best(best_by: str, stop_after: int, measured: Collection[str]) -> None:
   """Raises `errors.InputError` for an unknown score, or for early stopping without a score."""
   if best_by and best_by not in measured:
+    clients = '; with --evaluate_clients, also client scores' * (best_by in catalog.OF_CLIENTS)
     raise errors.InputError(
-      f'--best_by={best_by}: expected a score of this task: {", ".join(measured)}'
+      f'--best_by={best_by}: expected a score of this task: {", ".join(measured)}{clients}'
     )
   if stop_after and not best_by:
     raise errors.InputError('--early_stopping_patience needs --best_by, a score to improve')
