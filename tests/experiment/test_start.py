@@ -40,7 +40,10 @@ def test_round_0_scores_as_an_untrained_source(in_process, untrained, tmp_path, 
   with test_evaluate.without_rounds(), pytest.raises(KeyboardInterrupt):
     run(tmp_path / 'run', 'fedss', negatives=2, start_from=str(untrained))
   [row] = pd.read_csv(tmp_path / 'run' / 'metrics.csv').to_dict('records')
-  found = trained.restore(str(untrained))
+  checkpoint = untrained / 'checkpoints' / 'round_1.npz'
+  shutil.copy(checkpoint, checkpoint.with_name('round_0.npz'))
+  found = trained.restore(str(untrained), round_number=0)
+  assert found.rounds == 0
   of_source = found.evaluator(found.weights)
   others = found.evaluator(found.algorithm.model.init(tf.constant([0, 0])))
   for score in ('top1', 'train_top1'):

@@ -177,6 +177,9 @@ def test_the_default_round_is_the_one_that_validation_chose(monkeypatch, capsys)
   by_validation = of('ndcg@10_validation')
   assert trained._round(by_validation, trained.CHOSEN) == 1
   assert trained._round(of('client_top1_mean'), trained.CHOSEN) == 3
+  private = of('ndcg@10_validation')
+  private.config['hyperparameters'] = {'dp': 'central', 'dp_noise_multiplier': 1.0}
+  assert trained._round(private, trained.CHOSEN) is None
   # A score on the test set selects a round only if the user asks for it.
   for by in ('', 'hit@10'):
     assert trained._round(of(by), trained.CHOSEN) is None

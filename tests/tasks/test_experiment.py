@@ -245,3 +245,21 @@ def test_a_model_of_items_has_one_table_where_they_are_tied():
     for numbers in map(train.partition.of_client, range(len(train.partition)))
   ]
   assert found[True].tables[0].request.max_positives == max(unions)
+
+
+def test_scores_of_clients_choose_a_round_only_apart_from_the_test(tmp_path):
+  rows = pd.DataFrame({'x': range(60), 'class': [0, 1, 2] * 20})
+  rows.to_csv(tmp_path / 'rows.csv', index=False)
+  given = {'data_dir': str(tmp_path / 'rows.csv'), 'split': 'iid:4', 'evaluate_clients': 2}
+  given |= {'best_by': 'client_top1_mean', 'client_test_fraction': 0.2, 'hidden_dim': 4}
+
+  def assemble(**changes):
+    return experiment.assemble(configuration.resolve('table', 'fedavg', {**given, **changes}))
+
+  found = assemble(test_fraction=0.2)
+  rows_of = found.dataset.train.pool.examples
+  tested = {float(x) for block in found.dataset.test.blocks() for x in np.ravel(block.x)}
+  assert not tested & set(np.ravel(rows_of(found.dataset.held_out.numbers).x).tolist())
+  for changes in ({}, {'test_fraction': 0.2, 'client_test_fraction': 0.0}):
+    with pytest.raises(errors.InputError, match='choose by test examples'):
+      assemble(**changes)
