@@ -1,5 +1,7 @@
 """Fingerprints of equal data sets are equal, and those of different data sets differ."""
 
+import dataclasses
+
 import numpy as np
 
 from datasets import own as own_data
@@ -59,6 +61,11 @@ def test_what_differs_is_named(tmp_path):
     ),
   ):
     assert changed(**changes) == told
+  dataset = own_data.load_images(path)
+  for part in ('test', 'validation', 'retrieval'):
+    with_part = dataclasses.replace(dataset, **{part: dataset.test.subset(np.arange(4))})
+    told = differing(found, fingerprint.fingerprint(with_part))
+    assert told == [f'{part}_examples', f'{part}_checksum']
 
 
 def test_of_a_large_set_the_first_and_the_last_client_are_read(tmp_path):

@@ -41,6 +41,13 @@ def test_the_papers_skew(classes, alpha, seed):
   assert skew.emd(counts) == pytest.approx(BANDS[classes][alpha], abs=0.05)
 
 
+def test_the_prior_is_each_class_share_of_the_examples():
+  labels = np.repeat([0, 1, 2], [600, 300, 100])
+  # With a huge concentration, q is the prior. The first client draws from all examples.
+  first = deal(labels, 1e9, 2, examples_per_client=400).of_client(0)
+  np.testing.assert_allclose(np.bincount(labels[first]) / 400, [0.6, 0.3, 0.1], atol=0.06)
+
+
 def test_what_is_left_of_q_is_renormalised():
   random = np.random.default_rng(0)
   log_q = np.array([0.0, -2000.0, -2000.0 - np.log(3), -np.inf])
