@@ -55,6 +55,8 @@ def test_what_differs_is_named(tmp_path):
     (bumped('y', 0), ['labels_checksum', 'train_checksum']),
     ({'client': content['client'] + 1}, ['labels_checksum']),
     ({'client': np.arange(40) // 8}, ['clients', 'labels_checksum', 'train_checksum']),
+    # The tenth image goes to the next client, and all images keep their order.
+    ({'client': np.repeat(range(4), [9, 11, 10, 10])}, ['labels_checksum', 'train_checksum']),
     (
       {'retrieval_x': content['x'], 'retrieval_y': content['y']},
       ['retrieval_examples', 'retrieval_checksum'],

@@ -120,6 +120,11 @@ def test_evaluations_since_the_best(values, waited, of_less, monkeypatch):
   assert stops() == [False, *(of_less >= n for n in (1, 2, 3))]
 
 
+def test_the_best_round_counts_from_the_first_row():
+  rows = [{'round': 3, 'p@1': 0.1}, {'round': 4, 'p@1': 0.3}, {'round': 5, 'p@1': 0.3}]
+  assert targets.BestRound('p@1').round(rows) == 4
+
+
 def test_the_summary_has_the_volume_up_to_the_best_round():
   table = pd.DataFrame(
     {
