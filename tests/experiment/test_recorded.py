@@ -57,6 +57,7 @@ _ROUNDS = {
   ('sparse-words', 'turbosvm'): 1,
   ('glyphs', 'fedvc'): 1,
   ('glyphs', 'fedaws'): 4,
+  ('glyphs', 'fedproto'): 4,
   ('glyphs', 'fedrep'): 4,
 }
 
