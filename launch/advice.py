@@ -309,10 +309,12 @@ def evidence(facts: Facts, name: str = '') -> Measured | None:
   known = [m for m in MEASURED if (m.facts.label_sets, m.facts.is_items) == kinds]
   known = [m for m in known if not name or name in m.scores()]
   rule = rule_for(facts)
-  same = [m for m in known if rule_for(m.facts) is rule]
-  near = [m for m in same if facts.distance(m.facts) <= NEAR]
-  near = near or [m for m in known if facts.distance(m.facts) <= NEAR]
-  return min(near or same or known, key=lambda m: facts.distance(m.facts), default=None)
+
+  def order(measured):
+    distance = facts.distance(measured.facts)
+    return distance > NEAR, rule_for(measured.facts) is not rule, distance
+
+  return min(known, key=order, default=None)
 
 
 def table() -> list[list[str]]:

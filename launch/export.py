@@ -60,9 +60,8 @@ def _define_flags() -> None:
     'chosen',
     'checkpoint to export. chosen: the best round if the run chose it by a validation or client'
     ' score and without --dp, otherwise the last round; last: the last round; best: the round with'
-    ' the best score of'
-    " --best_by (if the run did not measure this score: of the task's main score); or the number"
-    ' of a round. A run keeps its last three checkpoints and the best one',
+    " the best score of --best_by (if the run did not measure this score: of the task's main"
+    ' score); or the number of a round. A run keeps its last three checkpoints and the best one',
   )
   flags.DEFINE_integer(
     'top', 5, 'number of best classes that the model returns for an input', lower_bound=1

@@ -35,8 +35,7 @@ flags.DEFINE_string(
   'chosen',
   'with --run_dir: checkpoint to use. chosen: the best round if the run chose it by a validation or'
   ' client score and without --dp, otherwise the last round; last: the last round; best: the round'
-  ' with the best score'
-  " of the run's --best_by; or the number of a round",
+  " with the best score of the run's --best_by; or the number of a round",
 )
 flags.DEFINE_integer('top', 5, 'number of classes to print for each input', lower_bound=1)
 flags.DEFINE_string('output', None, '.csv file to write; default: print a line for each input')

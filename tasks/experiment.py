@@ -121,12 +121,6 @@ def with_data(config: Mapping, loaded: task_lib.Loaded, run_dir: str = '') -> Ex
   if model.precision != config['precision']:
     model = dataclasses.replace(model, precision=config['precision'])
   options, values = config['options'], dict(config['hyperparameters'])
-  is_apart = config['client_test_fraction'] and dataset.test is not None
-  if config['best_by'] in catalog.OF_CLIENTS and not is_apart:
-    raise errors.InputError(
-      f'--best_by={config["best_by"]} would choose by test examples; give --client_test_fraction=0.1,'
-      ' and data with other test examples (such as --test_fraction=0.2), or another --best_by'
-    )
   dataset = _held_out(config, dataset)
   warnings = dataset.warnings()
   unset = config[same_run.UNSET]
@@ -192,6 +186,12 @@ def _held_out(config: Mapping, dataset):
 
   options = config['options']
   fraction, unseen = config['client_test_fraction'], config['unseen_clients']
+  is_apart = fraction and dataset.test is not None
+  if config['best_by'] in catalog.OF_CLIENTS and not is_apart:
+    raise errors.InputError(
+      f'--best_by={config["best_by"]} would choose by test examples; give --client_test_fraction=0.1,'
+      ' and data with other test examples (such as --test_fraction=0.2), or another --best_by'
+    )
   seed = options.get('data_seed', 0)
   has_own_test = options.get('test_fraction') and not fraction
   if has_own_test:

@@ -42,6 +42,14 @@ def _linear_encoder() -> encoder.Encoder:
   return encoder.Encoder(spec, 4, init, apply)
 
 
+FEATURES = {
+  'num_classes': 12,
+  'num_clients': 6,
+  'classes_per_client': 3,
+  'examples_per_client': 5,
+  'embedding_dim': 4,
+  'hidden_dim': 4,
+}
 GLYPHS = {
   'num_classes': 10,
   'num_clients': 8,

@@ -61,7 +61,7 @@ def human_duration(seconds: float) -> str:
 def shown(text: object) -> str:
   """Returns a text in one line; control characters become escapes such as `\\x1b`."""
   text = str(text)
-  if text.isprintable():  # Most texts are, and `isprintable` takes a hundredth of the time.
+  if text.isprintable():  # Most texts are, and to look at each character is slow.
     return text
   return ''.join(
     character

@@ -10,19 +10,13 @@ from datasets import items
 from datasets.procedural import features, purchases
 from launch import advice, plan, plan_page
 from tasks import configuration, experiment, registry as tasks
+from tests import small_data
 from tests.launch import flag_values, own_examples
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.runtime import registry as runtimes
 
-SHAPE = {
-  'num_classes': 12,
-  'num_clients': 6,
-  'classes_per_client': 3,
-  'examples_per_client': 5,
-  'embedding_dim': 4,
-  'hidden_dim': 4,
-}
+SHAPE = small_data.FEATURES
 # The algorithms of the rules, and some more.
 USED = dict.fromkeys(name for rule in advice.RULES for name in rule.use)
 SOME = [*{'fedavg': None, **USED, 'posonly': None, 'centralized': None}]

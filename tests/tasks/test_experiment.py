@@ -196,16 +196,7 @@ def test_the_prior_of_classes_is_that_of_training_examples_alone():
   [({'rounds': 8}, True), ({'rounds': 9}, False), ({'rounds': 9, 'clients_per_round': 1}, True)],
 )
 def test_training_warns_of_few_visits(changes, warned):
-  given = {
-    'num_classes': 12,
-    'num_clients': 6,
-    'classes_per_client': 3,
-    'examples_per_client': 5,
-    'embedding_dim': 4,
-    'hidden_dim': 4,
-    'clients_per_round': 2,
-    **changes,
-  }
+  given = {**small_data.FEATURES, 'clients_per_round': 2, **changes}
   found = experiment.assemble(configuration.resolve('features', 'fedss', given))
   assert any('participates in' in text for text in found.warnings) == warned
   task = tasks.get('glyphs-landmarks')  # The paper of this task has so few rounds.
