@@ -110,7 +110,8 @@ def shift(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
   batch, side = tf.shape(x)[0], x.shape[1]
   draws = tf.random.stateless_uniform([3, batch], seed, 0, 2 * (2 * _MARGIN + 1), tf.int32)
   down, right = draws[0] // 2, draws[1] // 2
-  mirrored = draws[2, :, None] % 2 == 1
+  # In TFF's graphs, `==` would compare the identities of tensors.
+  mirrored = tf.equal(draws[2, :, None] % 2, 1)
   pixels = tf.range(side)
   rows = down[:, None] + pixels
   columns = right[:, None] + tf.where(mirrored, side - 1 - pixels, pixels)
