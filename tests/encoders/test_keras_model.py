@@ -267,6 +267,14 @@ def test_a_nested_network_and_a_recurrent_one():
       assert np.any(np.asarray(gradient) != 0), name
 
 
+def test_the_last_layer_is_found_behind_an_activation_that_is_used_twice():
+  image, relu = tf.keras.Input(SHAPE), L.ReLU()
+  first = relu(L.Dense(9, name='first')(L.Flatten()(image)))
+  model = tf.keras.Model(image, relu(L.Dense(5, name='last')(first)))
+  encoder = keras_model.build_keras_encoder(model, SHAPE)
+  assert [encoder.init(SEED)[name].shape.as_list() for name in encoder.last_layer] == [[9, 5], [5]]
+
+
 def cohort():
   return [
     examples.ClientExamples(IMAGES[:size], labels, np.int64(client), labels)

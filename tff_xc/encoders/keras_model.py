@@ -141,12 +141,13 @@ def _state(model) -> list[tf.Variable]:
 
 def _last_weights(model) -> list[tf.Variable]:
   """Returns the weights of the last layer that has weights, or [] if none is found."""
-  layer = model.outputs[0]._keras_history.layer
-  while not layer.weights:
-    given = layer.input
-    if isinstance(given, (list, dict)) or layer._inbound_nodes[0].is_input:
+  history = model.outputs[0]._keras_history
+  while not history.layer.weights:
+    node = history.layer._inbound_nodes[history.node_index]
+    if len(node.keras_inputs) != 1:  # The input of the network, or several inputs.
       return []
-    layer = given._keras_history.layer
+    history = node.keras_inputs[0]._keras_history
+  layer = history.layer
   if isinstance(layer, tf.keras.Model):
     return _last_weights(layer)
   return layer.trainable_weights
