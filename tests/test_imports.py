@@ -51,7 +51,7 @@ def is_allowed(importer, imported):
   if lower == RUNTIME:
     return upper == 'experiment'
   if upper == RUNTIME:
-    return lower in ('deep_messages', 'errors', 'environment', 'home', 'lock')
+    return lower in ('deep_messages', 'errors', 'environment', 'home', 'lazy', 'lock')
   return rank(upper) > rank(lower) or (upper, lower) in BESIDE
 
 

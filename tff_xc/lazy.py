@@ -1,4 +1,4 @@
-"""TensorFlow, TFF, pandas and SciPy as modules that are imported on first use.
+"""Large packages as modules that are imported on first use.
 
 Commands check their flags with modules that import this one. `--help` therefore does not
 wait for the large packages.
@@ -17,5 +17,7 @@ class _Lazy(types.ModuleType):
 
 tf = _Lazy('tensorflow')
 tff = _Lazy('tensorflow_federated')
+np = _Lazy('numpy')
 pd = _Lazy('pandas')
+ray = _Lazy('ray')
 sparse = _Lazy('scipy.sparse')

@@ -59,7 +59,8 @@ def _fake_worker(monkeypatch, tmp_path, script):
 
 
 def test_sums_and_ends_when_closed():
-  with worker.create_context() as context, worker.create_context() as other:
+  context, other = worker.create_context(), worker.create_context()
+  with contextlib.closing(context), contextlib.closing(other):
     assert computations.invoke(context, _total, [1, 2, 39]) == 42
     assert computations.invoke(context, _total, list(range(100))) == 4950
     assert processes.is_running(context.pid)
@@ -81,7 +82,7 @@ def test_ends_when_collected():
 
 
 def test_a_killed_worker_is_an_error_and_no_endless_retry():
-  with worker.create_context() as context:
+  with contextlib.closing(worker.create_context()) as context:
     computations.invoke(context, _total, [1, 2])
     os.kill(context.pid, signal.SIGKILL)
     with pytest.raises(errors.InputError, match='signal 9'):
@@ -151,7 +152,7 @@ def test_a_runtime_is_installed_by_its_name():
   stack = tff.framework.get_context_stack()
   before = stack.current
   try:
-    with registry.install('worker') as context:
+    with contextlib.closing(registry.install('worker')) as context:
       assert stack.current is context
       assert _total([20, 22]) == 42
   finally:

@@ -84,13 +84,6 @@ class _Reference(tff.program.MaterializableValueReference):
     value = (await self._task)[self._place]
     return value.numpy() if isinstance(value, tf.Tensor) else value
 
-  def __eq__(self, other) -> bool:
-    if not isinstance(other, _Reference):
-      return NotImplemented
-    return (self._task, self._place) == (other._task, other._place)
-
-  __hash__ = None
-
 
 async def _known(value: Any, kind: tff.Type | None) -> Any:
   """Replaces the references in an argument by values. Clients' values have no references."""
@@ -156,9 +149,6 @@ class Cohorts(tff.program.FederatedDataSource):
           )
         self._round += 1
         return found
-
-      def __deepcopy__(self, memo) -> 'Iterator':
-        return type(self)(self._round)
 
     self._iterator = Iterator
 

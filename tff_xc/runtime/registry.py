@@ -7,25 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tff_xc import errors
+from tff_xc.lazy import tff
 
 DEFAULT = 'in_process'
 CLUSTER = 'cluster'
 WORKER_TIMEOUT = 600
-
-
-def _create(name: str, client_threads: int, device: str) -> Any:
-  """Returns the context of a runtime that uses only this machine."""
-  if name == 'worker':
-    if device not in ('', 'cpu'):
-      raise errors.InputError(
-        f"--device={device}: TFF's worker computes on the CPU only; use --runtime=in_process"
-      )
-    from tff_xc.runtime import worker
-
-    return worker.create_context(max_concurrent_calls=client_threads)
-  from tff_xc.runtime.in_process import context as in_process
-
-  return in_process.create_context(client_threads=client_threads, device=device)
 
 
 def _connect(
@@ -38,7 +24,7 @@ def _connect(
   in_process.new_clients(1, device)  # Check the device before workers start.
   connection.disconnect()  # A process can have only one connection.
   connection.connect(address, without_token)
-  workers = crew.RayCrew(client_threads)
+  workers = crew.RayCrew(client_threads, device)
   return context.ClusterContext(workers, timeout, device)
 
 
@@ -78,14 +64,22 @@ def install(
   """
   if name not in names():
     raise errors.InputError(f'unknown runtime {name!r}: the runtimes are {", ".join(names())}')
-  import tensorflow_federated as tff
-
   if name == CLUSTER:
     context = _connect(
       client_threads, device, worker_timeout, cluster_address, cluster_without_token
     )
+  elif name == DEFAULT:
+    from tff_xc.runtime.in_process import context as in_process
+
+    context = in_process.create_context(client_threads=client_threads, device=device)
   else:
-    context = _create(name, client_threads, device)
+    if device.lower() not in ('', 'cpu', 'cpu:0'):
+      raise errors.InputError(
+        f"--device={device}: TFF's worker computes on the CPU only; use --runtime=in_process"
+      )
+    from tff_xc.runtime import worker
+
+    context = worker.create_context(max_concurrent_calls=client_threads)
   tff.framework.set_default_context(context)
   return context
 
@@ -137,6 +131,4 @@ def referenced(values: Any, round_number: int) -> Any:
 
 def _of_current(name: str, default: Callable) -> Callable:
   """Returns a method of the installed runtime, or `default` if it lacks the method."""
-  import tensorflow_federated as tff
-
   return getattr(tff.framework.get_context_stack().current, name, default)

@@ -188,12 +188,6 @@ class WorkerContext(tff.framework.SyncExecutionContext):
     """Runs `comp` like TFF's `invoke`, and also accepts sequences that create values on access."""
     return super().invoke(comp, _listed(arg, comp.type_signature.parameter))
 
-  def __enter__(self) -> 'WorkerContext':
-    return self
-
-  def __exit__(self, *_) -> None:
-    self.close()
-
 
 def _listed(arg, type_spec: tff.Type | None):
   """Returns the argument with a list in place of each lazy sequence of clients' values."""
@@ -224,8 +218,7 @@ def create_context(
     start_timeout_seconds: the longest time to wait for the worker's first answer.
 
   Returns:
-    A context. The worker ends when the context is closed or collected, or at the end of its
-    `with` block.
+    A context. The worker ends when the context is closed or collected.
 
   Raises:
     errors.InputError: if the worker does not start in time.

@@ -37,15 +37,18 @@ class Ray(types.ModuleType):
       RayError=RayError, RayTaskError=RayTaskError, GetTimeoutError=GetTimeoutError
     )
     self.answers = {}  # By node and method, or by method.
-    self.started, self.calls, self.killed = [], [], []
+    self.started, self.devices, self.calls, self.killed = [], [], [], []
     self.stored = None  # The error of storing a value, or None.
 
   def remote(self, num_cpus, scheduling_strategy, **_):
     node = scheduling_strategy
     self.started.append((node, num_cpus))
-    actor = Actor(self, node)
-    made = types.SimpleNamespace(remote=lambda *_: actor)
-    return lambda cls: made
+
+    def start(threads, path, device):
+      self.devices.append(device)
+      return Actor(self, node)
+
+    return lambda cls: types.SimpleNamespace(remote=start)
 
   def answer(self, ticket):
     node, method = ticket
@@ -241,13 +244,18 @@ def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(monkeypatch)
   done = []
   monkeypatch.setattr(connection, 'disconnect', lambda: done.append('left'))
   monkeypatch.setattr(connection, 'connect', lambda *more: done.append(more))
-  monkeypatch.setattr(crew_lib, 'RayCrew', done.append)
+  monkeypatch.setattr(crew_lib, 'RayCrew', lambda *given: done.append(given))
   monkeypatch.setattr(context, 'ClusterContext', lambda *_: None)
   with pytest.raises(errors.InputError, match="TensorFlow sees no 'gpu:7'"):
     registry.install('cluster', device='gpu:7')
   assert not done
-  registry._connect(3, '', 1.0, '10.0.0.1:6379', True)
-  assert done == ['left', ('10.0.0.1:6379', True), 3]
+  registry._connect(3, 'cpu', 1.0, '10.0.0.1:6379', True)
+  assert done == ['left', ('10.0.0.1:6379', True), (3, 'cpu')]
+
+
+def test_workers_compute_on_the_runs_device(ray):
+  crew_lib.RayCrew(1, 'cpu')
+  assert {*ray.devices} == {'cpu'}
 
 
 def test_without_ray_the_sentence_names_the_cure(monkeypatch):

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 import psutil
 
 from tff_xc import errors
+from tff_xc.lazy import ray
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import guard
 
@@ -143,8 +144,6 @@ def _join(address: str, without_token: bool) -> None:
 
 
 def _init(address: str, **more) -> None:
-  import ray
-
   ray.init(address, log_to_driver=False, logging_level='ERROR', **more)
   atexit.register(disconnect)  # `disconnect` runs before Ray's exit function.
 
@@ -266,7 +265,6 @@ def alive() -> dict[str, int]:
   Raises:
     client_error.WorkersError: the head node does not answer.
   """
-  import ray
   from ray._private import worker
   from ray.core.generated import gcs_pb2
 
@@ -295,8 +293,6 @@ def disconnect() -> None:
   global _guard, _is_connected, _nearest_raylet, left_behind
   if not _is_connected:
     return
-  import ray
-
   _is_connected, _nearest_raylet = False, None
   atexit.unregister(disconnect)
   leaving = threading.Thread(target=ray.shutdown, daemon=True)

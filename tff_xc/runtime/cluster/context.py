@@ -31,8 +31,7 @@ class ClusterContext(context.InProcessContext):
 
   def referenced(self, values, round_number):
     """See `registry.referenced`."""
-    has_data = self._has_data
-    return messages.Referenced(values, round_number) if has_data else values
+    return messages.Referenced(values, round_number) if self._has_data else values
 
   def close(self) -> None:
     """Ends the workers' processes and leaves the cluster."""

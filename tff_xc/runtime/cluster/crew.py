@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tff_xc import environment, errors
+from tff_xc.lazy import ray
 from tff_xc.runtime import client_error
 from tff_xc.runtime.cluster import connection, dispatch, worker as worker_lib
 from tff_xc.runtime.in_process import phases
@@ -31,11 +32,8 @@ class RayCrew:
   worker, which reserves all CPUs.
   """
 
-  def __init__(self, threads: int = 0):
-    import ray
-
-    self._ray = ray
-    self._threads = threads
+  def __init__(self, threads: int = 0, device: str = ''):
+    self._threads, self._device = threads, device
     self._actors: dict[str, Any] = {}
     self._nodes: dict[str, str] = {}  # The node of each worker.
     self._infos: dict[str, dispatch.Info] = {}  # Descriptions of the workers that are ready.
@@ -90,7 +88,7 @@ class RayCrew:
     for _ in range(cpus // threads - has):
       name = f'worker {self._count}'
       self._count += 1
-      new_actor = self._ray.remote(
+      new_actor = ray.remote(
         num_cpus=threads,
         max_concurrency=_CALLS,
         max_restarts=0,
@@ -99,7 +97,7 @@ class RayCrew:
         scheduling_strategy=scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False),
       )(_Actor)
       self._nodes[name] = node
-      self._actors[name] = new_actor.remote(threads, list(sys.path))
+      self._actors[name] = new_actor.remote(threads, list(sys.path), self._device)
       self._prepare(name)
 
   def _prepare(self, name: str) -> None:
@@ -146,16 +144,16 @@ class RayCrew:
 
   def wait(self, tickets: Sequence, seconds: float, most: int = 1) -> list:
     """Waits until `most` calls are done, or `seconds` have passed. Returns the done tickets."""
-    done, _ = self._here(self._ray.wait, list(tickets), num_returns=most, timeout=seconds)
+    done, _ = self._here(ray.wait, list(tickets), num_returns=most, timeout=seconds)
     return done
 
   def result(self, ticket) -> Any:
     """Returns the result of the call with this ticket."""
-    exceptions = self._ray.exceptions
+    exceptions = ray.exceptions
     while True:
       connection.check_node()
       try:
-        return self._ray.get(ticket, timeout=_LOOK_SECONDS)
+        return ray.get(ticket, timeout=_LOOK_SECONDS)
       except exceptions.GetTimeoutError:
         connection.alive()  # This call raises WorkersError if the cluster is gone.
       except exceptions.RayTaskError as e:  # Our code in the worker raised an error.
@@ -171,18 +169,18 @@ class RayCrew:
     actor = self._actors.pop(worker, None)
     if actor is not None:
       connection.alive()  # Without this check, Ray would wait for a lost head node.
-      self._ray.kill(actor, no_restart=True)
+      ray.kill(actor, no_restart=True)
 
   def share(self, value: Any) -> '_Shared':
     """Stores a value in Ray, so that several calls can have it as an argument."""
-    return _Shared(self._here(self._ray.put, value))
+    return _Shared(self._here(ray.put, value))
 
   def _here(self, call, *args, **more):
     """Runs a call that needs Ray on this machine. Raises WorkersError if Ray fails."""
     connection.check_node()
     try:
       return call(*args, **more)
-    except (self._ray.exceptions.RayError, OSError) as e:
+    except (ray.exceptions.RayError, OSError) as e:
       connection.alive()
       raise client_error.WorkersError(
         f'Ray fails on this machine ({_reason(e)}): make room in its memory and on'
@@ -223,18 +221,16 @@ class _Shared:
     self._ref = ref
 
   def get(self) -> Any:
-    import ray
-
     return ray.get(self._ref)
 
 
 class _Actor(worker_lib.Worker):
   """A worker in one of Ray's processes."""
 
-  def __init__(self, threads: int, path: Sequence[str]):
+  def __init__(self, threads: int, path: Sequence[str], device: str):
     sys.path.extend(p for p in path if p not in sys.path)
     self._threads = threads
-    super().__init__(threads)
+    super().__init__(threads, device)
 
   def prepare(self, program: dict, data: bytes) -> tuple[dispatch.Info, str]:
     """Opens this machine's copy of the data, if there is a copy.
@@ -242,8 +238,6 @@ class _Actor(worker_lib.Worker):
     Returns the worker's description, and a phrase that says why the driver cannot use this
     worker, or ''.
     """
-    import ray
-
     wrong = difference(program, describe_program())
     folder = os.environ.get(DATA_VARIABLE, '')
     if folder and data and not wrong:

@@ -103,33 +103,34 @@ class Dispatch:
     """Runs a phase and returns its accumulators. Only one phase at a time uses the workers."""
     with self._roster.lock:
       self._roster.measured = self._measured
-      return self._totals(phase, server, kept)
-
-  def _totals(self, phase: cut.CutPhase, server, kept) -> dict:
-    self._phase, self._kept, self._server = phase, kept, server
-    self._round = next(_rounds)
-    self._num_clients = len(kept)
-    # Blocks have the same size as in the in-process runtime, so that sums have the same order.
-    size = phases_lib.block_size(self._num_clients)
-    # Whether workers add up (fold) their clients' results. Otherwise the driver folds the results.
-    self._folds = size < self._num_clients
-    self._waiting = blocks(self._num_clients, size if self._folds else 1)
-    self._lost = collections.Counter()
-    self._sums = phases_lib.Sums(phase, server, self._home, self._num_clients)
-    self._done = {}
-    self._joined = 0
-    self._machines = set()  # The machines that got blocks.
-    sent = messages.pack(server, phase.server_inputs)
-    self._shared_server = self._crew.share(sent)
-    try:
-      self._run()
-    finally:
-      for member in self._roster.members.values():  # Forget calls after an error.
-        member.tickets.clear()
-    size = messages.num_bytes(sent) * len(self._machines)
-    self._measured['worker_bytes_down'] += size
-    self._measured['workers'] = len(self._used)
-    return self._sums.totals()
+      self._phase, self._kept, self._server = phase, kept, server
+      self._round = next(_rounds)
+      self._num_clients = len(kept)
+      # Blocks have the same size as in the in-process runtime, so that sums have the same order.
+      size = phases_lib.block_size(self._num_clients)
+      # Whether workers add up (fold) their clients' results. Otherwise the driver folds the results.
+      self._folds = size < self._num_clients
+      step = size if self._folds else 1
+      self._waiting = [
+        range(first, min(first + step, self._num_clients))
+        for first in range(0, self._num_clients, step)
+      ]
+      self._lost = collections.Counter()
+      self._sums = phases_lib.Sums(phase, server, self._home, self._num_clients)
+      self._done = {}
+      self._joined = 0
+      self._machines = set()  # The machines that got blocks.
+      sent = messages.pack(server, phase.server_inputs)
+      self._shared_server = self._crew.share(sent)
+      try:
+        self._run()
+      finally:
+        for member in self._roster.members.values():  # Forget calls after an error.
+          member.tickets.clear()
+      size = messages.num_bytes(sent) * len(self._machines)
+      self._measured['worker_bytes_down'] += size
+      self._measured['workers'] = len(self._used)
+      return self._sums.totals()
 
   def _run(self) -> None:
     self._alone_since = time.monotonic()
@@ -330,8 +331,3 @@ class Dispatch:
         ' until another run has ended; then the same command continues the run'
       )
     time.sleep(0.1)
-
-
-def blocks(num_clients: int, size: int) -> list[range]:
-  """Divides a cohort into blocks of consecutive clients."""
-  return [range(first, min(first + size, num_clients)) for first in range(0, num_clients, size)]

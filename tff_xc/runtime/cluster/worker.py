@@ -152,7 +152,10 @@ class Worker:
       return [self._argument(each, program) for each in block.clients]
     finally:  # If the data changed, report the change, even if reading failed.
       if any(isinstance(each, messages.Reference) for each in block.clients):
-        self._refuse_changes()
+        try:
+          self._check_data()
+        except errors.InputError as e:
+          raise client_error.ChangedError(str(e)) from e
 
   def _argument(self, client, program):
     kind = program.parameter_type
@@ -161,12 +164,6 @@ class Worker:
       self._progress = time.monotonic()
       return of_client(value, kind)
     return values.unflatten(messages.tensors(client), phases_lib.seen_by(True, kind))
-
-  def _refuse_changes(self) -> None:
-    try:
-      self._check_data()
-    except errors.InputError as e:
-      raise client_error.ChangedError(str(e)) from e
 
   def _values(self, block: messages.Block, phase) -> tuple[dict, list[dict]]:
     """Returns the server's values, and each client's values from earlier phases."""

@@ -18,10 +18,8 @@ class Argument:
   def __init__(self, argument, type_spec: tff.Type | None):
     self.num_clients = None
     self.is_lazy = False
-    self._type = type_spec
-    self._value = None
-    if type_spec is not None:
-      self._value = self._take(argument, type_spec)
+    self._type = tff.StructType([]) if type_spec is None else type_spec
+    self._value = self._take(() if type_spec is None else argument, self._type)
 
   def _take(self, value, type_spec):
     """Returns a tree of the server's values and lists of clients' values."""
@@ -60,9 +58,8 @@ class Argument:
     """Returns a client's view of the argument. This call creates lazy values."""
 
     def shared(value, type_spec):
-      is_placed = isinstance(type_spec, tff.FederatedType)
-      at_clients = is_placed and type_spec.placement is tff.CLIENTS
-      return value if at_clients else ()
+      at_all = isinstance(type_spec, tff.FederatedType) and type_spec.placement is tff.CLIENTS
+      return value if at_all else ()
 
     def own(given, member):
       value = given[index]
@@ -90,6 +87,4 @@ class Argument:
     self._view(drop, lambda given, _: None)
 
   def _view(self, of_server, of_clients):
-    if self._type is None:
-      return None
     return values.map_placed(self._value, self._type, of_server, of_clients)

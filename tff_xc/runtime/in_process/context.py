@@ -178,28 +178,17 @@ def new_clients(client_threads: int, device: str) -> Callable[[int], execution.C
   threads = client_threads or len(os.sched_getaffinity(0))
   _use_one_thread_for_an_op()
   tf.config.set_soft_device_placement(True)
-  _share_gpus()
-  devices = visible_devices(device)
-  if any('GPU' in name for name in devices):
-    _keep_digits_on_gpus()
-  return functools.partial(execution.Clients, devices, threads)
-
-
-def _share_gpus() -> None:
-  """Lets TensorFlow allocate GPU memory on demand, so that runs can share a GPU."""
+  # Runs can share a GPU if TensorFlow allocates its memory on demand.
   for gpu in tf.config.list_physical_devices('GPU'):
     with contextlib.suppress(RuntimeError):  # Raised if TensorFlow uses the GPU.
       tf.config.experimental.set_memory_growth(gpu, True)
-
-
-def _keep_digits_on_gpus() -> None:
-  """Makes runs on GPUs reproducible to the last digit, in the full precision of float32.
-
-  By default, convolutions on GPUs sum in any order, and matrix products use TensorFloat-32,
-  which has a mantissa of 10 bits. Two runs with the same seed would then differ after a round.
-  """
-  tf.config.experimental.enable_op_determinism()
-  tf.config.experimental.enable_tensor_float_32_execution(False)
+  devices = visible_devices(device)
+  if any('GPU' in name for name in devices):
+    # By default, convolutions on GPUs sum in any order, and matrix products use TensorFloat-32,
+    # which has a mantissa of 10 bits. Two runs with the same seed would differ after a round.
+    tf.config.experimental.enable_op_determinism()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+  return functools.partial(execution.Clients, devices, threads)
 
 
 def _use_one_thread_for_an_op() -> None:

@@ -44,7 +44,6 @@ class GraphCall:
     self.inputs = inputs
     self.outputs = outputs
     self._body = body
-    self._leaves = {name: len(values.leaf_specs(type_spec)) for name, type_spec in outputs.items()}
     self._traced = {}
     self._lock = threading.Lock()
 
@@ -60,10 +59,7 @@ class GraphCall:
     held = self._flat(self.inputs, environment)
     found = function(*[readable(leaf) for leaf in held])
     leaves = iter(imported.made(held, found, recipe))
-    return {
-      name: values.unflatten([next(leaves) for _ in range(self._leaves[name])], type_spec)
-      for name, type_spec in self.outputs.items()
-    }
+    return {name: values.unflatten(leaves, type_spec) for name, type_spec in self.outputs.items()}
 
   def traced(self, place: imported.Place):
     """Returns the traced function for a place. The first call for a place traces it."""
@@ -88,8 +84,7 @@ class GraphCall:
       recipe.clear()
       leaves = iter(given)
       environment = {
-        name: values.unflatten([next(leaves) for _ in values.leaf_specs(type_spec)], type_spec)
-        for name, type_spec in self.inputs.items()
+        name: values.unflatten(leaves, type_spec) for name, type_spec in self.inputs.items()
       }
       with tf.device(place.device):
         results = self._body(environment, place)

@@ -24,7 +24,7 @@ class Phase:
     server: computes the results of the previous phase's aggregations, and those server values
       that later steps read.
     zero: computes the initial accumulators of this phase's aggregations.
-    totals: the names of the accumulators.
+    totals: the types of the accumulators, by name.
     client: computes a client's values for the aggregations, and its values for later phases.
     kept: the names of a client's values for later phases.
     folds: for each number of clients, the call that adds their values to the accumulators.
@@ -42,7 +42,7 @@ class Phase:
     self._served = [s for s in here if not s.at_clients]
     self._mapped = [s for s in here if s.at_clients]
     self._constant = _constant(program)
-    self.totals = [_total(s.name) for s in self._folding]
+    self.totals = {_total(s.name): s.fold.zero_type for s in self._folding}
     self.kept = self._outliving()
     self.zero = self._zero()
     self.server = self._server()
@@ -104,10 +104,7 @@ class Phase:
       environment = run_steps(made, environment, place)
       return {_total(s.name): s.fold.zero(environment, place) for s in self._folding}
 
-    return graph_call.GraphCall(inputs, self._total_types(), body)
-
-  def _total_types(self) -> graph_call.Types:
-    return {_total(s.name): s.fold.zero_type for s in self._folding}
+    return graph_call.GraphCall(inputs, self.totals, body)
 
   def _server(self) -> graph_call.GraphCall:
     made = [*self._reporting, *self._served]
@@ -176,23 +173,18 @@ class Phase:
     types = {_value(s.name): s.fold.value_type for s in self._folding}
     return 2 * GROUP if _are_small(found, types) else 1
 
-  def are_small(self, totals: dict) -> bool:
-    """Whether accumulators are small enough to keep an additional copy in memory."""
-    return _are_small(totals, self._total_types())
-
   def _fold(self, size: int) -> graph_call.GraphCall:
-    totals = self._total_types()
     folded = {
       _numbered(_value(s.name), i): s.fold.value_type for i in range(size) for s in self._folding
     }
 
     def body(environment, place):
-      found = {name: environment[name] for name in totals}
+      found = {name: environment[name] for name in self.totals}
       for i in range(size):
         # Make this call only between clients. After the last client, it would needlessly copy
         # unchanged accumulators.
         if i:
-          found = _kept_apart(found, totals)
+          found = _kept_apart(found, self.totals)
         for step in self._folding:
           total, value = _total(step.name), _value(step.name)
           found[total] = step.fold.accumulate(
@@ -200,21 +192,18 @@ class Phase:
           )
       return found
 
-    return graph_call.GraphCall(totals | folded, totals, body)
+    return graph_call.GraphCall(self.totals | folded, self.totals, body)
 
   def _merge(self) -> graph_call.GraphCall:
-    totals = self._total_types()
-    others = {other(name): type_spec for name, type_spec in totals.items()}
+    others = {other(name): type_spec for name, type_spec in self.totals.items()}
 
     def body(environment, place):
-      found = {}
-      for step in self._folding:
-        total = _total(step.name)
-        pair = environment[total], environment[other(total)]
-        found[total] = step.fold.merge(pair, place)
-      return found
+      return {
+        total: step.fold.merge((environment[total], environment[other(total)]), place)
+        for total, step in zip(self.totals, self._folding, strict=True)
+      }
 
-    return graph_call.GraphCall(totals | others, totals, body)
+    return graph_call.GraphCall(self.totals | others, self.totals, body)
 
 
 def _kept_apart(found: dict, types: graph_call.Types) -> dict:
@@ -223,11 +212,10 @@ def _kept_apart(found: dict, types: graph_call.Types) -> dict:
   The optimizer would otherwise add the terms of several clients in any order. The last digits
   would then depend on the number of clients in a call.
   """
-
-  def apart(leaf, _):
-    return tf.raw_ops.Snapshot(input=leaf)
-
-  return {name: values.map_leaves(apart, found[name], types[name]) for name in types}
+  return {
+    name: values.map_leaves(lambda leaf, _: tf.raw_ops.Snapshot(input=leaf), found[name], kind)
+    for name, kind in types.items()
+  }
 
 
 def _are_small(found: dict, types: graph_call.Types) -> bool:
@@ -362,7 +350,7 @@ class Sums:
     if self._zeros is not None:
       return self._zeros
     found = self._phase.zero(self._server, self._home)
-    if self._phase.are_small(found):
+    if _are_small(found, self._phase.totals):
       self._zeros = found
     return found
 

@@ -55,20 +55,16 @@ class GivenUp:
 
 def donate(structure):
   """See `registry.donate`."""
-
-  def wrap(leaf):
-    return GivenUp(leaf) if isinstance(leaf, tf.Tensor) else leaf
-
-  return tf.nest.map_structure(wrap, structure)
+  return tf.nest.map_structure(
+    lambda leaf: GivenUp(leaf) if isinstance(leaf, tf.Tensor) else leaf, structure
+  )
 
 
 def keep(structure):
   """See `registry.keep`."""
-
-  def unwrap(leaf):
-    return leaf.read() if isinstance(leaf, GivenUp) else leaf
-
-  return tf.nest.map_structure(unwrap, structure)
+  return tf.nest.map_structure(
+    lambda leaf: leaf.read() if isinstance(leaf, GivenUp) else leaf, structure
+  )
 
 
 class InPlace:
@@ -85,7 +81,7 @@ class InPlace:
     Otherwise the call only writes the rows.
     """
     tensor = given_up.read()
-    key = (tensor.dtype, tuple(tensor.shape), tensor.backing_device)
+    key = tensor.dtype, tuple(tensor.shape), tensor.backing_device, ids.dtype
     # Tensors with the same key share a staging area, which may contain only one tensor.
     with self._lock:
       if key not in self._functions:

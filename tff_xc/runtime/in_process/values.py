@@ -137,16 +137,6 @@ def to_python(value, type_spec: tff.Type):
   return tff.structure.Struct([(name, to_python(part, member)) for part, (name, member) in pairs])
 
 
-def element_spec(element: tff.Type):
-  """Returns the specs of a sequence's elements in TFF's containers."""
-  return tff.types.type_to_tf_tensor_specs(element)
-
-
-def to_element(value, element: tff.Type):
-  """Converts a value of this runtime to the containers of `element_spec`."""
-  return tff.types.type_to_py_container(to_python(value, element), element)
-
-
 def _to_dataset(value, type_spec: tff.SequenceType) -> tf.data.Dataset:
   if not isinstance(value, tf.data.Dataset):
     raise TypeError(f'expected a tf.data.Dataset, got {type(value)}')
@@ -195,7 +185,7 @@ class Slices:
   """A sequence with all its elements stacked in tensors."""
 
   def __init__(self, stacked, element: tff.Type, size: int):
-    self._stacked = to_element(stacked, element)
+    self._stacked = tff.types.type_to_py_container(to_python(stacked, element), element)
     self.size = size
 
   def tensors(self) -> list[tf.Tensor]:
@@ -246,7 +236,7 @@ def _build(leaves: Iterator, type_spec: tff.Type):
     return tuple([_build(leaves, member) for member in members(type_spec)])
   leaf = next(leaves)
   if isinstance(type_spec, tff.SequenceType):
-    spec = element_spec(type_spec.element)
+    spec = tff.types.type_to_tf_tensor_specs(type_spec.element)
     return tf.data.experimental.from_variant(leaf, spec)
   return leaf
 
