@@ -52,17 +52,26 @@ def test_a_failed_write_leaves_the_old_file_or_pipe_and_nothing_else(tmp_path):
   assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_container_has_less_free_than_the_machine(tmp_path):
+@pytest.mark.parametrize(
+  ('folder', 'limit', 'current', 'cache', 'none'),
+  [
+    ('.', 'memory.max', 'memory.current', 'inactive_file', 'max'),
+    ('memory', 'memory.limit_in_bytes', 'memory.usage_in_bytes', 'total_inactive_file', 2**63),
+  ],
+)
+def test_a_container_has_less_free_than_the_machine(tmp_path, folder, limit, current, cache, none):
   meminfo = tmp_path / 'meminfo'
   meminfo.write_text('MemTotal: 9 kB\nMemAvailable:    3 kB\n')
   assert memory.free_bytes(meminfo, tmp_path) == 3072
-  (tmp_path / 'memory.current').write_text('100\n')
-  (tmp_path / 'memory.stat').write_text('anon 7\ninactive_file 40\nslab 1\n')
-  (tmp_path / 'memory.max').write_text('1100\n')
+  folder = tmp_path / folder
+  folder.mkdir(exist_ok=True)
+  (folder / current).write_text('100\n')
+  (folder / 'memory.stat').write_text(f'anon 7\n{cache} 40\nslab 1\n')
+  (folder / limit).write_text('1100\n')
   assert memory.free_bytes(meminfo, tmp_path) == 1040
-  (tmp_path / 'memory.current').write_text('1200\n')
+  (folder / current).write_text('1200\n')
   assert memory.free_bytes(meminfo, tmp_path) == 0
-  (tmp_path / 'memory.max').write_text('max\n')
+  (folder / limit).write_text(f'{none}\n')
   assert memory.free_bytes(meminfo, tmp_path) == 3072
 
 

@@ -4,6 +4,7 @@ A file's header or a configuration announces the size of an object. Callers chec
 here before they read or create the object.
 """
 
+import contextlib
 import os
 import pathlib
 import zipfile
@@ -16,21 +17,27 @@ from tff_xc import errors, wording
 _LARGE, _MOST_TIMES = 10**9, 200
 _CGROUP = pathlib.Path('/sys/fs/cgroup')
 _MEMINFO = pathlib.Path('/proc/meminfo')
+# Versions 2 and 1: the files with the limit and the used bytes, and the statistic of the cache.
+_CGROUP_FILES = (
+  ('memory.max', 'memory.current', 'inactive_file'),
+  ('memory/memory.limit_in_bytes', 'memory/memory.usage_in_bytes', 'total_inactive_file'),
+)
 
 
 def free_bytes(meminfo: pathlib.Path = _MEMINFO, cgroup: pathlib.Path = _CGROUP) -> int:
   """Returns the free memory of the machine, or of the container if its limit leaves less."""
   words = meminfo.read_text().split()
   free = int(words[words.index('MemAvailable:') + 1]) * 1024
-  try:
-    limit = int((cgroup / 'memory.max').read_text())
-    used = int((cgroup / 'memory.current').read_text())
-    # The kernel frees its cache of files on demand, so the cache does not count as used.
-    words = (cgroup / 'memory.stat').read_text().split()
-    used -= int(words[words.index('inactive_file') + 1])
-  except (OSError, ValueError):
-    return free  # There is no control group, or its limit is 'max'.
-  return min(free, max(limit - used, 0))
+  for most, current, cache in _CGROUP_FILES:
+    folder = cgroup / pathlib.PurePath(most).parent
+    # There may be no control group of this version, or its limit may be 'max'.
+    with contextlib.suppress(OSError, ValueError):
+      limit, used = (int((cgroup / name).read_text()) for name in (most, current))
+      # The kernel frees its cache of files on demand, so the cache does not count as used.
+      words = (folder / 'memory.stat').read_text().split()
+      used -= int(words[words.index(cache) + 1])
+      free = min(free, max(limit - used, 0))
+  return free
 
 
 def require(needed: int, what: str, advice: str) -> None:
