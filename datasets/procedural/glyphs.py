@@ -298,7 +298,7 @@ def _pool(options: Options, labels: np.ndarray, classes: np.ndarray, keys: Calla
     return options.draw(class_key, group_key, *keys(numbers))
 
   images = pool.cached(pool.Pool(labels, options.spec, read))
-  if not options.white_paper:
+  if not options.white_paper or options.spec.dtype != tf.uint8:
     return images
   levels = ((255 - np.arange(256)) / 255).astype(np.float32)
   return dataclasses.replace(
@@ -333,7 +333,8 @@ def _sizes(options: Options, class_counts: np.ndarray) -> np.ndarray:
     random = np.random.default_rng([options.seed, _SIZES])
     quantiles = scipy.special.ndtri((np.arange(clients) + 0.5) / clients)
     sizes = options.examples_per_client + options.examples_deviation * quantiles
-    return random.permutation(np.maximum(np.rint(sizes), 1).astype(np.int64))
+    sizes = random.permutation(np.maximum(np.rint(sizes), 1).astype(np.int64))
+    return sizes if options.class_shares else np.maximum(sizes, class_counts)
   per_class = options.examples_per_client / options.classes_per_client
   sizes = np.floor(class_counts * per_class + 0.5).astype(np.int64)
   return np.maximum(sizes, class_counts)

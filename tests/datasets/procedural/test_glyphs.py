@@ -91,3 +91,9 @@ def test_paper_may_be_white():
   assert white.dtype == np.float32
   np.testing.assert_array_equal(white, ((255 - ink.astype(int)) / 255).astype('f'))
   assert np.median(white) == 1
+
+
+def test_clients_of_random_sizes_have_all_their_classes():
+  options = {**SMALL, 'examples_per_client': 8, 'examples_deviation': 8.0}
+  clients = glyphs.load(**options).train.partition
+  assert np.diff(clients.offsets).min() == options['classes_per_client']
