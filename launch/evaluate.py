@@ -37,7 +37,7 @@ from absl import flags
 
 from launch import app, settings
 from tff_xc import errors, files, wording
-from tff_xc.lazy import pd, sparse
+from tff_xc.lazy import np, pd, sparse
 from tff_xc.options import hyperparameters as hp
 from tff_xc.report import text_table
 
@@ -185,8 +185,6 @@ def run(
 
 def _write_confusion(confused, of: str, names, path: pathlib.Path, title: str) -> None:
   """Writes a client's confusion matrix (FedSS, fig. 7) as a table and as a picture."""
-  import numpy as np
-
   from tff_xc.measure import ranking
   from tff_xc.report import curves
 

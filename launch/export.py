@@ -32,7 +32,7 @@ from launch import app, onnx_format, settings
 from tasks import configuration, registry as tasks
 from tff_xc import environment, errors, files, wording
 from tff_xc.data import description as description_lib
-from tff_xc.lazy import pd, tf
+from tff_xc.lazy import np, pd, tf
 from tff_xc.report import run_files, text_table
 
 if TYPE_CHECKING:
@@ -251,8 +251,6 @@ def write(
 
 def _write_arrays(weights: classifier.ModelWeights, file: pathlib.Path) -> dict[str, list[int]]:
   """Writes the weights by name; returns their shapes."""
-  import numpy as np
-
   from tff_xc.experiment import storage
 
   encoder = dict(weights.encoder) | dict(weights.tables)

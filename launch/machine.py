@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from tff_xc import environment, memory, wording
-from tff_xc.lazy import tf, tff
+from tff_xc.lazy import np, tf, tff
 from tff_xc.runtime import registry as runtimes
 
 _REQUIREMENTS = pathlib.Path(__file__).resolve().parents[1] / 'requirements.txt'
@@ -114,7 +114,6 @@ def checks() -> Iterator[Check]:
 
 def _sum(runtime: str) -> int:
   """Adds 1, 2 and 3 with a federated computation on a runtime."""
-  import numpy as np
 
   @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
   def total(values):

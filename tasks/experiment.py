@@ -19,6 +19,7 @@ from tasks import configuration, registry as tasks, task as task_lib
 from tff_xc import errors, precision, wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run, trackers
+from tff_xc.lazy import np
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import calibration, importance
 from tff_xc.runtime import registry as runtimes
@@ -243,8 +244,6 @@ def trained_model(
   config: Mapping, description: description_lib.Description
 ) -> classifier.EmbeddingClassifier:
   """Builds the model of a run from its config.json, without its data."""
-  import numpy as np
-
   task, chosen = tasks.get(config['task']), algorithms.get(config['algorithm'])
   options, values = (config.get(group, {}) for group in ('options', 'hyperparameters'))
   # A checkpoint has all weights.
@@ -304,8 +303,6 @@ def _few_visits(config: Mapping, values: Mapping, task, partition) -> list[str]:
 
 def _class_probabilities(values: Mapping, dataset):
   """Returns unnormalized class probabilities, float64 [n], or None if no option needs them."""
-  import numpy as np
-
   from datasets.readers import class_probabilities
 
   chosen = values.get('importance_weights')

@@ -76,6 +76,6 @@ def _git_revision() -> str | None:
       timeout=10,
       check=False,
     )
-  except OSError:
+  except (OSError, subprocess.TimeoutExpired):
     return None
   return found.stdout.strip() or None

@@ -10,8 +10,9 @@ import math
 import os
 import pathlib
 import re
+import types
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import Any
 
 from tff_xc import errors
 
@@ -42,21 +43,8 @@ def replacing(path: str | os.PathLike, durable: bool = True) -> Iterator[pathlib
     temporary.unlink(missing_ok=True)
 
 
-class _Rows:
-  """A CSV text file that receives rows ending in `\\r\\n` and writes them with `\\n`.
-
-  Python's csv and pandas quote a `\\r` in a value only if rows end in `\\r\\n`.
-  """
-
-  def __init__(self, file: TextIO):
-    self._file = file
-
-  def write(self, row: str) -> None:
-    self._file.write(row.removesuffix('\r\n') + '\n')
-
-
 @contextlib.contextmanager
-def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
+def csv_rows(path: str | os.PathLike) -> Iterator[Any]:
   """Yields a CSV file for `csv.writer`; the file replaces `path` as in `replacing`.
 
   The method `to_csv` of pandas can also write to this file, with
@@ -67,7 +55,8 @@ def csv_rows(path: str | os.PathLike) -> Iterator[_Rows]:
     replacing(path) as temporary,
     temporary.open('w', newline='', encoding='utf-8', errors='backslashreplace') as file,
   ):
-    yield _Rows(file)
+    # Python's csv and pandas quote a `\r` in a value only if rows end in `\r\n`.
+    yield types.SimpleNamespace(write=lambda row: file.write(row.removesuffix('\r\n') + '\n'))
 
 
 @contextlib.contextmanager

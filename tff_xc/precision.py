@@ -14,13 +14,11 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tff_xc
 from tff_xc import errors
-
-if TYPE_CHECKING:
-  import tensorflow as tf
+from tff_xc.lazy import tf
 
 FLOAT32, BFLOAT16 = NAMES = 'float32', 'bfloat16'
 # If this environment variable is 1, products are computed in float32 from numbers rounded
@@ -53,8 +51,6 @@ def factor(x: 'tf.Tensor') -> 'tf.Tensor':
   """Rounds float32 `x` to the precision in force; `x` can then be a factor of many products."""
   if in_force() == FLOAT32:
     return x
-  import tensorflow as tf
-
   rounded = tf.cast(x, tf.bfloat16)
   return tf.cast(rounded, tf.float32) if _is_emulated() else rounded
 
@@ -70,8 +66,6 @@ def product(
   found = function(factor(a), factor(b), *args, **named)
   if in_force() == FLOAT32:
     return found
-  import tensorflow as tf
-
   return tf.cast(tf.cast(found, tf.bfloat16), tf.float32)
 
 
@@ -101,8 +95,6 @@ def _is_emulated() -> bool:
 
 
 def _default_devices() -> tuple[str, ...]:
-  import tensorflow as tf
-
   gpus = range(len(tf.config.list_physical_devices('GPU')))
   return tuple(f'/device:GPU:{i}' for i in gpus) or ('',)
 
@@ -110,8 +102,6 @@ def _default_devices() -> tuple[str, ...]:
 @functools.cache
 def _why_slow(devices: Sequence[str]) -> str:
   """Returns why bfloat16 is slow on one of the devices, or '' if it is not."""
-  import tensorflow as tf
-
   gpus = tf.config.list_physical_devices('GPU')
   for device in devices:
     number = re.search(r'GPU:(\d+)', device)

@@ -14,12 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tff_xc import errors, wording
-from tff_xc.lazy import tff
+from tff_xc.lazy import np, tff
 from tff_xc.options import calibration, conflicts, hyperparameters as hp, importance, schedules
 
 if TYPE_CHECKING:
-  import numpy as np
-
   from tff_xc import classifier as classifier_lib
   from tff_xc.round import algorithm as algorithm_lib, local_training as local_training_lib
 

@@ -42,7 +42,8 @@ class Description:
       (raw numbers - mean) / deviation.
       Sparse features: `num_features` is the number of features of raw examples. `hashed`
       says whether feature ids are hashed to `shape` (`data.hashing`). Histories of items
-      have three more keys. `history` is the number of latest items that are features.
+      have more keys. `history` is the number of latest items that are features. With
+      `sequences`, repeated items keep separate entries.
       `leave_out_seen` says whether repeated items are dropped and items of the history are
       never predicted. `columns` has the names of the table's columns by 'user', 'item' and
       'time'.

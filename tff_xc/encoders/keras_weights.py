@@ -54,19 +54,12 @@ def layers_of(network: mobilenet.Network) -> Iterator[tuple[str, str, str | None
   for i, block in enumerate(network.blocks):
     prefix = 'expanded_conv' if v3 or not i else 'block'
     prefix += (f'_{i}' if i else '') + ('/' if v3 else '_')
-
-    def of(layer, i=i, prefix=prefix):
-      return (
-          f'block{i}/{layer}', prefix + layer, prefix + layer + end
-        )  # fmt: skip
-
-    if block.expanded != block.inputs:
-      yield of('expand')
-    yield of('depthwise')
+    for layer in ('expand', 'depthwise', 'project'):
+      if layer != 'expand' or block.expanded != block.inputs:
+        yield f'block{i}/{layer}', prefix + layer, prefix + layer + end
     if block.squeezed:
       yield f'block{i}/squeeze', f'{prefix}squeeze_excite/Conv', None
       yield f'block{i}/excite', f'{prefix}squeeze_excite/Conv_1', None
-    yield of('project')
   yield 'last', 'Conv_1', 'Conv_1/BatchNorm' if v3 else 'Conv_1_bn'
 
 

@@ -35,19 +35,16 @@ def build_mlp_encoder(
   r = num_tables or 1
 
   shapes = {
-    'hidden0/kernel': [num_features, r * hidden_dim],
-    'hidden0/bias': [r * hidden_dim],
-    'hidden1/kernel': [r, hidden_dim, hidden_dim],
-    'hidden1/bias': [r, 1, hidden_dim],
+    'hidden0/kernel': ([num_features, r * hidden_dim], num_features),
+    'hidden0/bias': ([r * hidden_dim], num_features),
+    'hidden1/kernel': ([r, hidden_dim, hidden_dim], hidden_dim),
+    'hidden1/bias': ([r, 1, hidden_dim], hidden_dim),
   }
 
   def init(seed):
-    def fan_in(name):
-      return num_features if '0' in name else hidden_dim
-
     return collections.OrderedDict(
-      (name, layers.torch_uniform(layers.fold(seed, i), shape, fan_in(name)))
-      for i, (name, shape) in enumerate(shapes.items())
+      (name, layers.torch_uniform(layers.fold(seed, i), shape, fan_in))
+      for i, (name, (shape, fan_in)) in enumerate(shapes.items())
     )
 
   def apply(trainable, non_trainable, x, training, seed):

@@ -34,10 +34,9 @@ def build_plain_cnn(
     filters: number of filters of each convolution.
     dense: width of each dense layer by name; the last width is d.
   """
-  side, _, channels = image_shape
+  side, _, inputs = image_shape
   flat = (side // 2 ** len(filters)) ** 2 * filters[-1]
   shapes = {}
-  inputs = channels
   for i, outputs in enumerate(filters):
     shapes[f'conv{i}'], inputs = [5, 5, inputs, outputs], outputs
   inputs = flat

@@ -7,10 +7,9 @@ more columns if a user's algorithm adds metrics.
 
 import re
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-  import pandas as pd
+from tff_xc.lazy import pd
 
 # The values of k in metrics such as P@k. Metrics that rank longer lists, such as hit@k, have the
 # values of `_OF_LISTS`. MAP@10 exists only with k = 10.

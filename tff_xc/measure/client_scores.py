@@ -1,17 +1,14 @@
 """Scores a model on each client's held-out examples."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
 
 from tff_xc import errors
 from tff_xc.data import client_data, partition as partition_lib, pool as pool_lib
+from tff_xc.lazy import pd
 from tff_xc.measure import skew
-
-if TYPE_CHECKING:
-  import pandas as pd
 
 # The values of the column `part` in the result of `clients`.
 TRAINED, UNSEEN = 'trained', 'unseen'
@@ -95,8 +92,6 @@ def clients(dataset: client_data.FederatedDataset) -> 'pd.DataFrame':
   `test_examples` are numbers of examples. `classes` is the number of distinct classes of all
   these examples.
   """
-  import pandas as pd
-
   tables = []
   for part, train, held_out in parts(dataset):
     numbers = np.concatenate([train.numbers, held_out.numbers])

@@ -27,9 +27,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-  import numpy as np
+from tff_xc.lazy import np, tf
 
+if TYPE_CHECKING:
   from tff_xc import classifier
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
@@ -96,8 +96,6 @@ class Messages:
 
 def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
   """Returns the sizes of an algorithm's messages."""
-  import tensorflow as tf
-
   from tff_xc import classifier
   from tff_xc.round import frozen, parts
 
@@ -173,8 +171,6 @@ def own_rows(
   of its examples (0: all of them). Features are counted for about 1,000 clients, each with one
   random draw of examples. If features are `tied` to class rows, one table has both.
   """
-  import numpy as np
-
   from tff_xc import classifier
   from tff_xc.encoders import bag
   from tff_xc.measure import skew

@@ -13,13 +13,11 @@ TensorFlow nor pandas.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tff_xc import errors
+from tff_xc.lazy import pd
 from tff_xc.measure import catalog
-
-if TYPE_CHECKING:
-  import pandas as pd
 
 UNITS = ('rounds', 'batches', 'bytes')
 

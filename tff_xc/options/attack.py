@@ -18,7 +18,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tff_xc.lazy import tf
+from tff_xc.lazy import np, tf
 from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
 
@@ -126,8 +126,6 @@ def _draws(pair, client_ids):
 
 def flipped(client, num_classes: int):
   """Returns a client's `ClientExamples` with the label n - 1 - y in place of each y."""
-  import numpy as np
-
   from tff_xc.data import sparse
 
   labels, last = client.labels, num_classes - 1

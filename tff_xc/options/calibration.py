@@ -28,7 +28,7 @@ import dataclasses
 from typing import Any
 
 from tff_xc import errors
-from tff_xc.lazy import tf
+from tff_xc.lazy import np, tf
 from tff_xc.options import hyperparameters as hp, option
 
 # Values of --calibration.
@@ -121,8 +121,6 @@ class Calibration(option.Option):
 
     Raises InputError if the calibration does not work with the algorithm's loss or class rows.
     """
-    import numpy as np
-
     from tff_xc.round import losses
 
     if self.calibration == 'none':

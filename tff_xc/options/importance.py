@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any
 
 from tff_xc import errors
-from tff_xc.lazy import tf
+from tff_xc.lazy import np, tf
 from tff_xc.options import hyperparameters as hp, option
 
 # Values of --importance_weights that are not names of files.
@@ -65,8 +65,6 @@ class Importance(option.Option):
     `target` is p up to a factor, [n]; None: uniform. Raises ValueError if `target` is not a
     distribution, and InputError if examples have sets of labels or if classes share rows.
     """
-    import numpy as np
-
     model = algorithm.model
     if model.label_sets:
       raise errors.InputError(

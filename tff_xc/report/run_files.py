@@ -21,13 +21,11 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tff_xc import errors, files, wording
+from tff_xc.lazy import pd
 from tff_xc.measure import catalog
-
-if TYPE_CHECKING:
-  import pandas as pd
 
 CONFIG = 'config.json'
 METRICS = 'metrics.csv'
@@ -125,8 +123,6 @@ def read_run(path: str | os.PathLike, needs_metrics: bool = True) -> Run:
   if needs_metrics or (path / METRICS).exists():
     metrics = read_metrics(path / METRICS)
   else:
-    import pandas as pd
-
     metrics = pd.DataFrame({'round': []}, dtype='float64')
   return Run(path, config, metrics, summary)
 
@@ -243,8 +239,6 @@ def _read_object(path, required, optional):
 
 def read_metrics(path: pathlib.Path) -> 'pd.DataFrame':
   """Reads a metrics.csv in the form of `Run.metrics`."""
-  import pandas as pd  # Import pandas late, because training first checks directories without it.
-
   try:
     text = files.read_text(path)
     header, *lines = text.splitlines() or ['']
