@@ -140,7 +140,7 @@ def fit(draft: task.Draft) -> None:
     options['select_features'] = False
     return
   moons = 'clients that keep their models (as in MOON, or with --contrastive_weight)'
-  keeps_models = algorithm.has_clients and algorithm.keeps_models(values)
+  keeps_models = algorithm.keeps_models or bool(values.get('contrastive_weight'))
   if values['trainable'] != 'all' and (keeps_models or not options['select_features']):
     other = f'{moons} on sparse text' if keeps_models else '--select_features=false'
     raise errors.InputError(

@@ -1,6 +1,7 @@
 """A tiny embedding classifier, and client data, for tests of rounds."""
 
 import collections
+import dataclasses
 import functools
 
 import numpy as np
@@ -33,6 +34,12 @@ def linear_encoder() -> encoder.Encoder:
     apply=apply,
     last_layer=('bias',),
   )
+
+
+def without_part(algorithm, name: str):
+  """Returns the algorithm without the part of this name, if it has one."""
+  kept = tuple(part for part in algorithm.parts if part.name != name)
+  return dataclasses.replace(algorithm, parts=kept)
 
 
 def model(num_classes: int = 12, head=None) -> classifier.EmbeddingClassifier:

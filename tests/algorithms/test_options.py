@@ -92,3 +92,5 @@ def test_arguments_of_a_builder_that_do_not_fit_are_named():
   np.testing.assert_allclose(made.part('importance').beside, p / p.sum(), rtol=1e-6)
   with pytest.raises(TypeError, match='importance_weights'):
     registry.get('fedir').made(model=model, class_probabilities=p, importance_weights='uniform')
+  with pytest.raises(TypeError, match='calibration'):
+    registry.get('centralized').made(model=model, class_probabilities=p)

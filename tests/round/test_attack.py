@@ -93,7 +93,7 @@ def test_attackers_send_a_multiple_of_what_they_changed(name, kind):
   attacks = attack_of(algorithm)
   assert attacks.sum() == 2
   state = test_robust.first_state(algorithm)
-  honest = test_robust.Sent(algorithm.without_part('attack'))
+  honest = test_robust.Sent(tiny.without_part(algorithm, 'attack'))
   sent = test_robust.Sent(algorithm.part('attack').of_run(algorithm, [0, 0]))
   for client, attacks_too in zip(test_robust.cohort_of(0, ()), attacks, strict=True):
     (change, weight), (found, same) = (each.changes(state, client) for each in (honest, sent))
@@ -113,7 +113,7 @@ def test_a_round_averages_what_attackers_send(name, kind):
   if name == 'fedaws':  # Leave out the spreadout step.
     table = dataclasses.replace(algorithm.tables[0], steps=())
     algorithm = algorithm.with_table(table)
-  sent = test_robust.Sent(algorithm.without_part('attack'))
+  sent = test_robust.Sent(tiny.without_part(algorithm, 'attack'))
   process = process_lib.build_process(algorithm)
   attacks = attack_of(algorithm)
   assert attacks.sum() == 2

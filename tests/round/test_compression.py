@@ -207,7 +207,7 @@ def test_a_client_whose_levels_are_not_finite_is_dropped():
   large = test_bfloat16_messages.Large(takes_optimizer=False)
   sent = dataclasses.replace(algorithm.tables[0], merge=large)
   dropped = []
-  for one in (algorithm, algorithm.without_part('compression')):
+  for one in (algorithm, tiny.without_part(algorithm, 'compression')):
     process = process_lib.build_process(one.with_table(sent), 7)
     state = process.initialize()
     output = process.next(state, CLIENTS[:1])

@@ -143,9 +143,10 @@ def test_feature_rows_that_it_requests_move_as_those_of_a_whole_table():
 
 
 def test_rows_that_nobody_trains_are_no_part():
-  algorithm = made('fedaws_baseline2', max_positives=4)
-  with pytest.raises(errors.InputError, match='personalize_part=head'):
-    personal.build(algorithm, 1, 'head')
+  for term in (0.0, 1.0):  # MOON's term wraps the loss.
+    algorithm = made('fedaws_baseline2', max_positives=4, contrastive_weight=term)
+    with pytest.raises(errors.InputError, match='personalize_part=head'):
+      personal.build(algorithm, 1, 'head')
 
 
 def test_steps_have_the_constant_rate_whatever_the_schedule():

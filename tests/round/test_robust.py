@@ -55,7 +55,7 @@ class Sent:
   """Computes what clients would send without bounds, only with TensorFlow."""
 
   def __init__(self, algorithm: algorithm_lib.Algorithm):
-    self._algorithm = algorithm.without_part('bounds')
+    self._algorithm = tiny.without_part(algorithm, 'bounds')
     # Trace like TFF, and only once for clients of all sizes.
     train = client_update.build(self._algorithm)
     self._train = tf.function(train, autograph=False, reduce_retracing=True)

@@ -71,6 +71,8 @@ class Base:
     answers: the answers to the four questions.
     needs: what the algorithm requires of the task: `ONE_LABEL`, `COSINES`, both or nothing.
     has_clients: whether clients receive and send messages.
+    keeps_models: whether a client keeps a model, or a state of the same size, and so must receive
+      the whole model.
 
   `tff_xc.options.conflicts` lists the options that exclude each other.
   """
@@ -81,6 +83,7 @@ class Base:
   answers = Answers('', '', '', '')
   needs: ClassVar[tuple[str, ...]] = ()
   has_clients = False
+  keeps_models = False
 
   client_optimizer: str = hp.field(
     'sgd',
@@ -150,6 +153,8 @@ class Base:
       raise TypeError(f'{cls.name} takes no argument {name!r}{hint}')
     chosen = given.get('calibration', cls.defaults['calibration'])
     if known.get('class_probabilities') is not None and chosen != calibration.PRIOR:
+      if 'importance_weights' not in cls.names:
+        raise TypeError("class_probabilities go with calibration='prior'")
       weights = given.setdefault('importance_weights', 'train')
       if weights in (importance.NONE, importance.UNIFORM):
         raise TypeError(
@@ -186,7 +191,6 @@ class Base:
 
   def warnings(self, num_classes: int, max_positives: int) -> list[str]:
     """Returns sentences that warn of values that are allowed but likely to fail."""
-    del num_classes
     if calibration.Calibration.of(self).leaves_out and max_positives == 1:
       return [
         "--calibration=counts all but leaves out a client's missing classes, and no"
@@ -304,14 +308,6 @@ class Federated(Base):
       made = option.of(self).added(made, facts)
     return made
 
-  @classmethod
-  def keeps_models(cls, values: Mapping) -> bool:
-    """Returns whether each client keeps a model, or a state of the same size.
-
-    Clients that keep a model must receive the whole model.
-    """
-    return bool(values.get('contrastive_weight'))
-
 
 _ADAM = {'of': 'server_optimizer', 'only_with': ('adam', 'amsgrad')}
 
@@ -409,7 +405,6 @@ class Softmax(Server, Federated):
   answers = Answers('all classes', 'softmax', 'mean delta of the table', 'optimizer step')
 
   def make(self, model, facts):
-    del facts
     return softmax(model, self.local_training())
 
 

@@ -6,8 +6,6 @@ have. Therefore `posonly --calibration=counts`, with which clients send only the
 is nearly FedLC. `fedss --calibration=restricted` is FedRS with sampled negatives.
 """
 
-from __future__ import annotations
-
 from tff_xc.algorithms import base, fedavg, fedss
 from tff_xc.options import calibration as calibration_lib, hyperparameters as hp
 

@@ -7,8 +7,6 @@ result of a server step of SGD with learning rate 1. `fedss.FullSoftmax` is FedA
 optimizer of the FedSS paper.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from tff_xc import errors

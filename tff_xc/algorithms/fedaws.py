@@ -38,8 +38,6 @@ The paper leaves three choices open:
   'spreadout_learning_rate': the learning rate of the spreadout step.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from tff_xc.algorithms import base, fedavg, fedss
@@ -68,7 +66,6 @@ class Positive(base.Server, base.Federated):
     'the loss is 0 if the cosine between an embedding and its class row is above this value'
     ' (FedAwS: 0.9)',
     above=0,
-    least=0,
   )
 
   def hinge(self, model, facts, merged):

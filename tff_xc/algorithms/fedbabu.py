@@ -4,8 +4,6 @@ Oh, Kim, Yun: "FedBABU: Towards Enhanced Representation for Federated Image
 Classification", ICLR 2022, arXiv:2106.06042.
 """
 
-from __future__ import annotations
-
 from tff_xc.algorithms import base, fedavg
 from tff_xc.options import hyperparameters as hp
 

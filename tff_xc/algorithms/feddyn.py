@@ -11,8 +11,6 @@ client's loss. The server stores the drift h <- h - alpha / m sum (theta_k - the
 over P_t. The new model is the mean of the clients' models, minus h / alpha.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Collection
@@ -35,6 +33,7 @@ class FedDyn(base.Federated):
   """
 
   name = 'feddyn'
+  keeps_models = True
   paper = 'Acar 2021'
   answers = base.Answers(
     'all classes',
@@ -65,11 +64,6 @@ class FedDyn(base.Federated):
       penalties=(_Regulariser(alpha, frozen), *made.penalties),
       parts=(_Gradient(alpha, frozen, spec), *made.parts),
     )
-
-  @classmethod
-  def keeps_models(cls, values):
-    del values
-    return True
 
 
 def trained(weights, frozen) -> collections.OrderedDict:

@@ -5,8 +5,6 @@ Dai, Dun, Tang, Kyrillidis, Shrivastava: "Federated Multiple Label Hashing
 Tasks", arXiv:2110.12292. The hash functions are in `tff_xc.data.hashing`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from tff_xc.algorithms import base, fedavg

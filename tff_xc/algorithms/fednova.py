@@ -17,8 +17,6 @@ FedNova with a proximal term equals FedProx. (With a proximal term, the authors'
 p_k tau_k as tau_eff, which is larger.)
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 

@@ -23,8 +23,6 @@ coordinates in place of the squared distance. The paper's mean of prototypes has
 factor of one over the number of clients. The authors' code takes the unweighted mean.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -11,8 +11,6 @@ examples, as in FedAvg. With --virtual_client_size, all clients have equal weigh
 epochs, FedRep is FedBABU.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from typing import Any

@@ -23,8 +23,6 @@ rate of 0.01. The server's step is the paper's step: dense SGD with learning rat
 the same.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from tff_xc import errors
@@ -309,7 +307,6 @@ class Centralized(base.Server):
   )
 
   def make(self, model, facts):
-    del facts
     from tff_xc import heads
     from tff_xc.round import cohort, losses
 

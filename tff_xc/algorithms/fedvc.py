@@ -7,8 +7,6 @@ Distribution", ECCV 2020, arXiv:2003.08082. The options `--virtual_client_size` 
 with FedVC and FedIR.
 """
 
-from __future__ import annotations
-
 from tff_xc.algorithms import base, fedavg
 from tff_xc.options import hyperparameters as hp, importance
 

@@ -17,8 +17,6 @@ to x, and |S| / N times the mean of c_k+ - c_k to c. Thus c is always the mean o
 control variates. The first round is FedAvg with equal client weights.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 from collections.abc import Collection
@@ -42,6 +40,7 @@ class SCAFFOLD(fedavg.FedAvg):
   """
 
   name = 'scaffold'
+  keeps_models = True
   paper = 'Karimireddy 2020'
   answers = base.Answers(
     'all classes, variates',
@@ -72,11 +71,6 @@ class SCAFFOLD(fedavg.FedAvg):
     return dataclasses.replace(
       made, penalties=(*made.penalties, _Correction(made.frozen)), parts=(variates, *made.parts)
     )
-
-  @classmethod
-  def keeps_models(cls, values):
-    del values
-    return True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,6 @@ for Lazy Clients", AAAI 2024, arXiv:2401.12012. `svm.SupportVectors` is the serv
 rows. The encoder is averaged as in FedAvg.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

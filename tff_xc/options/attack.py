@@ -76,9 +76,7 @@ class Attack(option.Option):
   def added(self, algorithm, facts):
     if self.attack == 'none':
       return algorithm
-    if facts.num_clients is None:
-      raise TypeError('num_clients is missing: the clients of the data set, of which some attack')
-    among = dataclasses.replace(self, num_clients=facts.num_clients)
+    among = dataclasses.replace(self, num_clients=facts.all_clients())
     sampling = attacked(algorithm.sampling, among)
     return dataclasses.replace(algorithm.with_part(among), sampling=sampling)
 

@@ -69,7 +69,7 @@ _LEAVES_NOTHING = 'it leaves nothing of this algorithm; leave it out, or choose 
 _EPOCH = 'such clients take one epoch over the examples that they draw'
 _MEDIANS = 'robust_aggregation=median|trimmed_mean'
 _STEPS = 'algorithm=scaffold & scaffold_variate=steps'
-_NEEDS_ROUNDS = 'a schedule needs a number of rounds, such as the number of all rounds for a cosine'
+_NEEDS_ROUNDS = 'a schedule needs rounds; give their number (for a cosine, that of the whole run)'
 
 CONFLICTS = (
   # Messages.
@@ -99,7 +99,11 @@ CONFLICTS = (
   Conflict('dp', 'spreadout_classes=round', 'it reveals the classes of a round', 'all'),
   Conflict('dp_clip=inf', 'dp_clip_quantile', 'a quantile needs a finite norm'),
   Conflict('dp_clip=inf', 'dp=distributed', 'integers need a finite norm'),
-  Conflict('dp_clip=inf', 'dp_noise_multiplier', 'noise needs a finite norm'),
+  Conflict(
+    'dp_clip=inf',
+    'dp_noise_multiplier',
+    'noise needs a finite norm; give one, or --dp_noise_multiplier=0',
+  ),
   Conflict(
     'dp_epsilon',
     'dp_noise_multiplier',

@@ -9,8 +9,6 @@ client with only one class trains as without weights. The server sends p(c) toge
 class c, except if p is uniform.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

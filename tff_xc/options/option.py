@@ -33,7 +33,6 @@ class Option(parts.Part):
 
   def added(self, algorithm: algorithm_lib.Algorithm, facts: Any) -> algorithm_lib.Algorithm:
     """Returns the algorithm with this option if it is on. `facts` are `base.Facts`."""
-    del facts
     return algorithm
 
   @classmethod

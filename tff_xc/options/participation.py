@@ -1,7 +1,5 @@
 """Options of all federated algorithms that decide which clients participate in a round."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from tff_xc import errors

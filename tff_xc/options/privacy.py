@@ -268,15 +268,15 @@ class Privacy(option.Option):
 
   def sent(self, local):
     norm, _ = local.received
-    change, found = robust.bounded(local.change, {'clipping': norm})
-    own = found.norms['clipping']
+    change, norms, exceeded = robust.bounded(local.change, {'clipping': norm})
+    own = norms['clipping']
     # A vote is 1 / 2 or -1 / 2, so that one client changes the sum by at most 1 / 2. A client that
     # sends no update has no vote.
     vote = tf.where(own > 0, tf.where(own <= norm, 0.5, -0.5), 0.0)
     if self.of_clients:
       seed = randomness.client_seed(self.seed(local.round_seed), local.client_id, _OF_NOISE)
       change = self.hidden(*change, local.held, seed)
-    return parts.Answer(reply=(vote, found.exceeded['clipping']), change=change)
+    return parts.Answer(reply=(vote, exceeded['clipping']), change=change)
 
   def hidden(self, encoder, rows, held, seed) -> tuple[Any, Any]:
     """Returns a client's (encoder changes, rows by table) with the noise that it adds.

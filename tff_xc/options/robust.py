@@ -25,7 +25,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tff_xc.lazy import tf
 from tff_xc.options import hyperparameters as hp, option
@@ -159,10 +159,10 @@ class Bounds(parts.Part):
     state, limits, votes = local.received, collections.OrderedDict(), collections.OrderedDict()
     for name, quantile in self.bounds.items():
       limits[name] = quantile.bound(state[name])
-    change, found = bounded(local.change, limits)
-    for name, norm in found.norms.items():  # A vote is 1 if the norm is above C.
+    change, norms, exceeded = bounded(local.change, limits)
+    for name, norm in norms.items():  # A vote is 1 if the norm is above C.
       votes[name] = tf.cast(norm > state[name], tf.float32)
-    reply = collections.OrderedDict(votes=votes, exceeded=found.exceeded)
+    reply = collections.OrderedDict(votes=votes, exceeded=exceeded)
     return parts.Answer(reply=reply, change=change)
 
   def on_server(self, state, total, of_round, merged):
@@ -181,17 +181,11 @@ METRICS = {
 }
 
 
-class Bounded(NamedTuple):
-  """An update's norms, float32 scalars by name of the bound."""
-
-  norms: collections.OrderedDict  # The norm that is compared with the bound.
-  exceeded: collections.OrderedDict  # 1 if the norm is above the bound, else 0.
-
-
 def bounded(change: Any, bounds: Mapping[str, tf.Tensor]):
-  """Returns (a client's change after all bounds are applied in order, `Bounded`).
+  """Returns a client's change after all bounds are applied in order, the norms, and the excesses.
 
-  The change is a structure of float32 tensors.
+  The change is a structure of float32 tensors. The norms and excesses are float32 scalars by name
+  of the bound. An excess is 1 if the norm is above the bound, otherwise 0.
   """
   norms, exceeded = collections.OrderedDict(), collections.OrderedDict()
   for name, bound in bounds.items():
@@ -199,12 +193,11 @@ def bounded(change: Any, bounds: Mapping[str, tf.Tensor]):
     above = norm > bound
     change = tf.cond(above, reduced, lambda change=change: change)
     norms[name], exceeded[name] = norm, tf.cast(above, tf.float32)
-  return change, Bounded(norms, exceeded)
+  return change, norms, exceeded
 
 
 def _zeroing(change, bound):
   """Returns (the largest absolute value in the change, a function that returns zeros)."""
-  del bound
   sizes = [tf.reduce_max(tf.abs(t)) for t in tf.nest.flatten(change)]
   # A tensor without numbers has a maximum of minus infinity.
   norm = tf.reduce_max([tf.constant(0.0), *sizes])

@@ -9,8 +9,6 @@ weights reveal nothing.
 All clients must receive and send whole tables, because sums by row id would reveal the ids.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from tff_xc import errors

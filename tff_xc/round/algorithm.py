@@ -209,10 +209,6 @@ class Algorithm:
     others = tuple(p for p in self.parts if p.name != part.name)
     return dataclasses.replace(self, parts=(*others, part))
 
-  def without_part(self, name: str) -> 'Algorithm':
-    """Returns the algorithm without the part of this name, if it has one."""
-    return dataclasses.replace(self, parts=tuple(p for p in self.parts if p.name != name))
-
   @property
   def has_clients(self) -> bool:
     """Whether there are clients that receive and send messages."""

@@ -132,7 +132,7 @@ def _received(algorithm, held, received):
   """Returns the messages by part. If `received` is None, returns those of the first round."""
   if received is not None:
     return received
-  received = parts_lib.messages(algorithm)
+  received = parts_lib.initial(algorithm)
   for part in algorithm.parts:
     if part.beside is not None:
       received[part.name] = tf.gather(part.beside, held[classifier.CLASS].ids)

@@ -29,7 +29,7 @@ _CHUNK = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class DeferredNoise:
+class DeferredNoise(optimizers.TableOptimizer):
   """An `optimizers.TableOptimizer`: momentum with noise on every row's gradient.
 
   In every step, each number of the table gets noise on its gradient, whether or not a client
@@ -70,11 +70,8 @@ class DeferredNoise:
     rows = self.optimizer.read(state['optimizer'], table, ids)
     return rows + self._noise(state, ids, table.shape[1])[0]
 
-  def read_all(self, state, table):
-    return self.catch_up(state, table)[1]
-
-  def next(self, state, table, ids, gradients, has_update, after=None):
-    del has_update  # Noise is added even if no client participates.
+  def next(self, state, table, ids, gradients, has_update, after=optimizers.unchanged):
+    # Noise is added even if no client participates.
     inner, table, more = self.optimizer.next(
       state['optimizer'], table, ids, gradients, tf.constant(True), after
     )

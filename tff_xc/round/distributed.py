@@ -9,8 +9,8 @@ Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995.
 `tff.learning.ddp_secure_aggregator` uses the same method, with two differences. TFF seeds the noise
 by the clock, so runs cannot be repeated. Here the noise depends on the run's seed, the round and
 the client. TFF also rotates the update as one vector. Here the update is not rotated. Instead, the
-scale leaves room for the sum of m updates, which costs at most log2(m) bits. A sum wraps around
-only if its noise exceeds eight standard deviations.
+scale leaves room for the sum of m updates, which costs at most log2(m) bits. If at most m clients
+participate, a sum wraps around only if its noise exceeds eight standard deviations.
 
 All clients must receive and send whole tables, because sums by row id would reveal the ids.
 """
@@ -132,6 +132,8 @@ class SecretRows(merge.SumRows):
 class SecretEncoder(merge.EncoderMean):
   """Sums the encoder's integers by a secure sum, and divides by m."""
 
+  _measured = ()
+
   def __init__(self, integers: Integers, cohort: float):
     self._integers, self._cohort = integers, cohort
 
@@ -145,7 +147,3 @@ class SecretEncoder(merge.EncoderMean):
     )
     nothing = tff.federated_value((), tff.SERVER)
     return tff.templates.MeasuredProcessOutput(state, tff.federated_map(over, total), nothing)
-
-  def measured(self, metrics, measurements):
-    del measurements
-    return metrics

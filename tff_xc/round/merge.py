@@ -101,7 +101,7 @@ class SumRows:
       sum_of = _secure_sum(self.secure_bound, num_rows, row_dim)
 
     def dense_sum(held, rows, update):
-      del held  # Every client has every row.
+      # Every client has every row.
       weight = self._weight(update)
       rows = tff.federated_map(weighted, (rows, weight))
       return tff.federated_map(as_sums, (sum_of(rows), tff.federated_sum(weight)))
@@ -114,7 +114,7 @@ class SumRows:
       return tf.math.divide_no_nan(sums.rows, sums.weights[:, None])
     return tf.math.divide_no_nan(sums.rows, total_weight)
 
-  def next(self, optimizer, state, table, merged, total_weight, after=None):
+  def next(self, optimizer, state, table, merged, total_weight, after=optimizers.unchanged):
     delta = self.mean(merged, total_weight)
     return optimizer.next(state, table, merged.ids, -delta, total_weight > 0, after)
 
@@ -146,12 +146,12 @@ class ReplaceRows(SumRows):
   def _weight(self, update):
     return update.measured['examples']
 
-  def next(self, optimizer, state, table, merged, total_weight, after=None):
+  def next(self, optimizer, state, table, merged, total_weight, after=optimizers.unchanged):
     ids, rows = (
       optimizers.none_without(total_weight > 0, t)
       for t in (merged.ids, self.mean(merged, total_weight))
     )
-    rows, more = optimizers.changed(after, ids, rows)
+    rows, more = after(ids, rows)
     return state, optimizers.put(table, ids, rows), more
 
 
@@ -163,11 +163,9 @@ class KeepRows:
   sends_rows = takes_optimizer = False
 
   def sent(self, before, after):
-    del after
     return before[:0]
 
   def build(self, num_rows, row_dim, selects):
-    del num_rows, selects
 
     @tff.tensorflow.computation
     def nothing():
@@ -175,8 +173,8 @@ class KeepRows:
 
     return lambda held, rows, update: tff.federated_eval(nothing, tff.SERVER)
 
-  def next(self, optimizer, state, table, merged, total_weight, after=None):
-    _, more = optimizers.changed(after, merged.ids, merged.rows)
+  def next(self, optimizer, state, table, merged, total_weight, after=optimizers.unchanged):
+    _, more = after(merged.ids, merged.rows)
     return state, table, more
 
 
@@ -207,16 +205,13 @@ class StackRows:
   sends_deltas = takes_optimizer = False
 
   def sent(self, before, after):
-    del before
     return after
 
   def build(self, num_rows, row_dim, selects):
     fold = side_by_side(num_rows, row_dim, selects)
     return lambda held, rows, update: fold(held, rows, update.measured['examples'])
 
-  def next(self, optimizer, state, table, merged, total_weight, after=None):
-    if after is None:
-      return state, table, ()
+  def next(self, optimizer, state, table, merged, total_weight, after=optimizers.unchanged):
     ids = tf.sort(tf.unique(merged.ids).y)
     ids = optimizers.none_without(total_weight > 0, ids)
     rows, more = after(ids, tf.gather(table, ids))

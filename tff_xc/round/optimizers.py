@@ -13,7 +13,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -92,7 +92,6 @@ class Descent(tff.learning.optimizers.Optimizer):
     self._replacement, self._decay = replacement, decay
 
   def initialize(self, specs):
-    del specs
     return ()
 
   def next(self, state, weights, gradients):
@@ -151,24 +150,31 @@ class Scheduled(tff.learning.optimizers.Optimizer):
 After = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, Any]]
 
 
-class TableOptimizer(Protocol):
+def unchanged(ids: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, Any]:
+  """Returns the new rows as they are, and no additional results."""
+  return rows, ()
+
+
+class TableOptimizer:
   """An optimizer of a table, which may delay updates of rows that were not requested.
 
   Between rounds, the table may lack the delayed updates, which the state determines. `reads_state`
   says whether `read` and `read_all` use the state. If `reads_state` is False, callers may pass `()`
-  as the state.
+  as the state. By default, the table is always up to date.
   """
 
-  reads_state: bool
+  reads_state = False
 
   def initialize(self, table_spec: tf.TensorSpec) -> Any:
     """Returns the initial state for a table [n, row_dim] of this spec."""
 
   def read(self, state: Any, table: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns up-to-date rows: [U, row_dim] for ids [U], or [row_dim] for a scalar id."""
+    return tf.gather(table, ids)
 
   def read_all(self, state: Any, table: tf.Tensor) -> tf.Tensor:
     """Returns the up-to-date table, float32 [n, row_dim]."""
+    return self.catch_up(state, table)[1]
 
   def next(
     self,
@@ -177,7 +183,7 @@ class TableOptimizer(Protocol):
     ids: tf.Tensor,
     gradients: tf.Tensor,
     has_update: tf.Tensor,
-    after: After | None = None,
+    after: After = unchanged,
   ) -> tuple[Any, tf.Tensor, Any]:
     """Returns (state, table, the second result of `after`) after a step.
 
@@ -189,25 +195,11 @@ class TableOptimizer(Protocol):
 
   def catch_up(self, state: Any, table: tf.Tensor) -> tuple[Any, tf.Tensor]:
     """Returns (state, table) with all pending row updates applied."""
-
-
-class _UpToDate:
-  """Base class of the table optimizers that keep the table up to date."""
-
-  reads_state = False
-
-  def read(self, state, table, ids):
-    return tf.gather(table, ids)
-
-  def read_all(self, state, table):
-    return table
-
-  def catch_up(self, state, table):
     return state, table
 
 
 @dataclasses.dataclass(frozen=True)
-class Dense(_UpToDate):
+class Dense(TableOptimizer):
   """Applies any optimizer to all rows. Rows that were not requested have zero gradients."""
 
   optimizer: tff.learning.optimizers.Optimizer
@@ -215,14 +207,12 @@ class Dense(_UpToDate):
   def initialize(self, table_spec):
     return self.optimizer.initialize(table_spec)
 
-  def next(self, state, table, ids, gradients, has_update, after=None):
+  def next(self, state, table, ids, gradients, has_update, after=unchanged):
     def step():
       scattered = tf.scatter_nd(ids[:, None], gradients, table.shape)
       return self.optimizer.next(state, table, scattered)
 
     new_state, moved = tf.cond(has_update, step, lambda: (state, table))
-    if after is None:
-      return new_state, moved, ()
     ids = none_without(has_update, ids)
     rows, more = after(ids, tf.gather(moved, ids))
     return new_state, put(moved, ids, rows), more
@@ -233,18 +223,13 @@ def none_without(has_update: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
   return values[: tf.where(has_update, tf.shape(values)[0], 0)]
 
 
-def changed(after: After | None, ids: tf.Tensor, rows: tf.Tensor):
-  """Returns (rows to write, additional results) of `after`, which may be None."""
-  return (rows, ()) if after is None else after(ids, rows)
-
-
 def put(old: tf.Tensor, ids: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
   """Returns `old` [n, ...] with the rows `ids` [U] replaced by `new` [U, ...]."""
   return tf.tensor_scatter_nd_update(old, ids[:, None], new)
 
 
 @dataclasses.dataclass(frozen=True)
-class RowMomentum:
+class RowMomentum(TableOptimizer):
   """SGD with momentum on all rows, v <- beta v + g, w <- w - lr v.
 
   A row that no client requested still moves by its momentum (FedSS, Algorithm 1, line 13). This
@@ -282,39 +267,30 @@ class RowMomentum:
       velocity=tf.zeros(table_spec.shape, table_spec.dtype),
     )
 
+  def _at(self, state, table, ids):
+    """Returns the up-to-date (rows, velocity) of these ids."""
+    of_rows = (tf.gather(t, ids) for t in (table, state['velocity'], state['last_step']))
+    return self._moved(*of_rows, state['step'])
+
   def read(self, state, table, ids):
-    def at(t):
-      return tf.gather(t, ids)
+    return self._at(state, table, ids)[0] if self.momentum else tf.gather(table, ids)
 
-    if not self.momentum:
-      return at(table)
-    of_rows = at(table), at(state['velocity']), at(state['last_step'])
-    return self._moved(*of_rows, state['step'])[0]
-
-  def read_all(self, state, table):
-    return self.catch_up(state, table)[1]
-
-  def next(self, state, table, ids, gradients, has_update, after=None):
+  def next(self, state, table, ids, gradients, has_update, after=unchanged):
     ids, gradients = (none_without(has_update, t) for t in (ids, gradients))
-
-    def at(t):
-      return tf.gather(t, ids)
-
     rate = self.learning_rate
     if self.schedule:
       rate = rate * self.schedule(state['step'])
     if not self.momentum:
-      rows = at(table) - rate * gradients
-      rows, more = changed(after, ids, rows)
+      rows = tf.gather(table, ids) - rate * gradients
+      rows, more = after(ids, rows)
       if self.schedule:
         step = state['step'] + tf.cast(has_update, tf.int32)
         state = collections.OrderedDict(step=step)
       return state, put(table, ids, rows), more
-    of_rows = at(table), at(state['velocity']), at(state['last_step'])
-    rows, velocity = self._moved(*of_rows, state['step'])
+    rows, velocity = self._at(state, table, ids)
     velocity = self.momentum * velocity + gradients
     rows -= rate * velocity
-    rows, more = changed(after, ids, rows)
+    rows, more = after(ids, rows)
     step = state['step'] + tf.cast(has_update, tf.int32)
     new_state = collections.OrderedDict(
       step=step,
@@ -360,7 +336,7 @@ class RowMomentum:
 
 
 @dataclasses.dataclass(frozen=True)
-class LazyRows(_UpToDate):
+class LazyRows(TableOptimizer):
   """Updates only the requested rows, with any coordinate-wise optimizer.
 
   The result equals the optimizer on the whole table if every row is requested in every step, or if
@@ -376,7 +352,7 @@ class LazyRows(_UpToDate):
   def initialize(self, table_spec):
     return self.optimizer.initialize(table_spec)
 
-  def next(self, state, table, ids, gradients, has_update, after=None):
+  def next(self, state, table, ids, gradients, has_update, after=unchanged):
     ids, gradients = (none_without(has_update, t) for t in (ids, gradients))
 
     def of_table(value):
@@ -386,7 +362,7 @@ class LazyRows(_UpToDate):
       (name, tf.gather(value, ids) if of_table(value) else value) for name, value in state.items()
     )
     new, rows = self.optimizer.next(of_rows, tf.gather(table, ids), gradients)
-    rows, more = changed(after, ids, rows)
+    rows, more = after(ids, rows)
     new_state = collections.OrderedDict(
       (
         name,

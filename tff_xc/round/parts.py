@@ -1,14 +1,14 @@
 """Parts of a round: steps that algorithms and options add to training and averaging.
 
-An algorithm has a list of `parts`. In a round, each part can do the following, in order:
+An algorithm has a list of `parts`. The server sends the state of each part to all clients. In a
+round, each part can then do the following, in order:
 
-  1. `message`: send a message to all clients, made from the part's state on the server;
-  2. `own_model`, `examples`: change a client's model and examples before it trains;
-  3. `on_client`: change a client's update, send a reply to the server, and keep a client state. For
+  1. `own_model`, `examples`: change a client's model and examples before it trains;
+  2. `on_client`: change a client's update, send a reply to the server, and keep a client state. For
      example, FedNova divides the update, SCAFFOLD replies with the change of a control variate, and
      simulated attackers multiply their updates;
-  4. `sent`: change a finite update as it leaves the client, by bounds, compression or noise;
-  5. `on_server`: compute the server's next state from the sum of the replies, and change the merged
+  3. `sent`: change a finite update as it leaves the client, by bounds, compression or noise;
+  4. `on_server`: compute the server's next state from the sum of the replies, and change the merged
      updates.
 
 Importing this module does not import TensorFlow.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Local(NamedTuple):
   """The data of a client after local training, which the hooks of a `Part` receive."""
 
-  received: Any  # The message, see `Part.message`.
+  received: Any  # The part's state on the server.
   kept: Any  # The client's `examples.KeptState`, if the algorithm has client states.
   # `ModelWeights` before and after local training, with only the received rows of each table. If
   # there are `head_epochs`, `before` is the client's model after them.
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
   # By table, the rows to which a client adds its changes, if it sends new rows instead of changes.
   # None: the rows of `Local.before`.
   onto: Any = None
-  is_finite: Any = None  # bool scalar; False drops the client's update.
+  is_finite: Any = None  # bool scalar, only of `sent`: False drops the client's update.
 
 
 class Round(NamedTuple):
@@ -113,8 +113,8 @@ class Part:
     reply_spec: `tf.TensorSpec`s of the reply, which determine the reply's size in bytes. Scalars
       may be missing, because their bytes are not counted.
     metrics: names of the part's metrics in a round, which are columns of metrics.csv.
-    beside: float32 [n], or None. A client receives one of these numbers with each class row, as the
-      part's message.
+    beside: float32 [n], or None. A client receives one of these numbers with each class row, in
+      place of the part's state.
     always_counts: whether a client counts in means even if its update is dropped.
     size: a function from the length of a vector in an update to its size in bytes. None: 4 bytes
       per number.
@@ -132,20 +132,14 @@ class Part:
 
   def of_run(self, algorithm, pair):
     """Returns the algorithm prepared for a run with the seed `pair`, int32 [2]."""
-    del pair
     return algorithm
 
   def initial(self) -> Any:
     """Returns the server's state before the first round: tensors, or ()."""
     return ()
 
-  def message(self, state) -> Any:
-    """Returns the message to all clients of a round, given the server's state."""
-    return state
-
   def received(self, algorithm, weights):
     """Returns the `ModelWeights` as they arrive at a client."""
-    del algorithm
     return weights
 
   def own_model(self, weights, kept):
@@ -153,34 +147,30 @@ class Part:
 
     `weights` are the received weights, and `kept` is the client's `examples.KeptState`.
     """
-    del kept
     return weights
 
   def examples(self, examples, held, received):
     """Returns the examples on which a client trains.
 
     A label is the index of a class row among the received class rows, `held`. `received` is the
-    message.
+    part's state on the server.
     """
-    del held, received
     return examples
 
   def on_client(self, local: Local) -> Answer:
     """Returns a client's answer after its local training."""
-    del local
     return Answer()
 
   def sent(self, local: Local) -> Answer:
     """Returns a client's answer, which may change the update as it leaves the client.
 
-    If the update was not finite, zeros have replaced it.
+    If the update was not finite, zeros have replaced it. If a part also has `on_client`, this
+    answer's `kept` and `reply` replace those of `on_client`.
     """
-    del local
     return Answer()
 
   def on_server(self, state, total: Any, of_round: Round, merged: Merged) -> Next:
     """Returns the server's next state, given its state and the sum of the replies."""
-    del total, of_round, merged
     return Next(state)
 
 
@@ -193,17 +183,6 @@ def has_own_models(algorithm) -> bool:
 def initial(algorithm) -> collections.OrderedDict:
   """Returns the server's states by part."""
   return collections.OrderedDict((part.name, part.initial()) for part in algorithm.parts)
-
-
-def messages(algorithm, states: Mapping | None = None):
-  """Returns the messages to clients by part.
-
-  `states` are the server's states by part. None: the states before the first round.
-  """
-  states = initial(algorithm) if states is None else states
-  return collections.OrderedDict(
-    (part.name, part.message(states[part.name])) for part in algorithm.parts
-  )
 
 
 def on_server(algorithm, states: Mapping, told: Told, merged: Merged):

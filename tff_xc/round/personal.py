@@ -53,8 +53,9 @@ def build(
   if learning_rate is not None:
     training = dataclasses.replace(training, learning_rate=learning_rate)
   algorithm = dataclasses.replace(algorithm, local_training=training)
-  if not isinstance(algorithm.loss, losses.PositiveHinge):
-    # As in FedBABU, a client also fine-tunes class rows that were frozen in the rounds.
+  # A client also fine-tunes class rows that were frozen in the rounds (FedBABU), except under the
+  # hinge loss, which MOON's term may wrap.
+  if not isinstance(getattr(algorithm.loss, 'loss', algorithm.loss), losses.PositiveHinge):
     trained = algorithm.frozen - {classifier.CLASS}
     algorithm = dataclasses.replace(algorithm, frozen=trained, head_epochs=0)
   if part != ALL:

@@ -126,7 +126,6 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
   request = tff.tensorflow.computation(
     lambda examples, seed: tables_lib.held_rows(algorithm.model, algorithm.tables, examples, seed)
   )
-  messages = tff.tensorflow.computation(lambda states: parts.messages(algorithm, states))
   train = _build_training(algorithm)
   server_step = _build_server_step(algorithm)
   state_spec = algorithm.client_state and algorithm.client_state.spec
@@ -152,7 +151,7 @@ def _build_next(algorithm, aggregate, fixed, state_type) -> tff.Computation:
         held,
         examples,
         clients_seed,
-        tff.federated_broadcast(tff.federated_map(messages, state.parts)),
+        tff.federated_broadcast(state.parts),
       ),
     )
     joined = aggregate(state.aggregator, update)

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from tff_xc.round import randomness, request
@@ -40,12 +41,13 @@ class Response(NamedTuple):
     and the second is for any other class. With many requests, the probabilities themselves would
     underflow in float64.
     """
+    xlogy = scipy.special.xlogy
     ones, zeros = (
-      _times_log(times, q) + _times_log(requests - times, 1 - q) for q in (self.stays, self.appears)
+      xlogy(times, q) + xlogy(requests - times, 1 - q) for q in (self.stays, self.appears)
     )
 
     def either(p):
-      return np.logaddexp(_log(p) + ones, _log(1 - p) + zeros)
+      return np.logaddexp(xlogy(1, p) + ones, xlogy(1, 1 - p) + zeros)
 
     return float(either(self.own)), float(either(self.other))
 
@@ -63,26 +65,9 @@ class Response(NamedTuple):
         found = max(found, abs(own - other))
     return found
 
-  @property
-  def limit(self) -> float:
-    """The epsilon of arbitrarily many requests, which is the epsilon of the permanent bits."""
-    return _epsilon(self.own, self.other)
-
-
-def _log(p: float) -> float:
-  return math.log(p) if p > 0 else -math.inf
-
-
-def _times_log(times: int, p: float) -> float:
-  return times * _log(p) if times else 0.0
-
-
-def _epsilon(p: float, q: float) -> float:
-  return max(abs(_log(p) - _log(q)), abs(_log(1 - p) - _log(1 - q)) if p != q else 0.0)
-
 
 def response(epsilon: float, negatives: int, num_rows: int, renewed: float) -> Response:
-  """Returns the probabilities whose `limit` is `epsilon`.
+  """Returns the probabilities of requests that together have at most `epsilon`.
 
   On average, a request has m = `negatives` classes that are not the client's own, and as many of
   the client's own classes as `epsilon` allows. Each request replaces a share `renewed` of the

@@ -161,7 +161,6 @@ class AllRows:
     features=None,
   ) -> SelectedRows:
     """Returns the `SelectedRows` of all rows. `OwnAndSampled.held_rows` explains the arguments."""
-    del seed, lasting
     own = checked_ids(ids, self.num_rows, noun, client_id)
     checks = [own]
     if features is not None:
@@ -176,7 +175,7 @@ class AllRows:
 
   def positions(self, held, ids, client_id=_UNKNOWN, noun='class'):
     """Returns the slots of `ids`, see `OwnAndSampled.positions`."""
-    del held  # Row i is in slot i.
+    # Row i is in slot i.
     return checked_ids(ids, self.num_rows, noun, client_id)
 
 

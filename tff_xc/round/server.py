@@ -59,11 +59,9 @@ class RowStep:
   metrics = ()
 
   def initialize(self, table_spec):
-    del table_spec
     return ()
 
   def next(self, state, rows, context):
-    del context
     return state, self.function(rows), {}
 
 
@@ -84,7 +82,6 @@ class DescentStep:
     return self.optimizer.initialize(table_spec)
 
   def next(self, state, rows, context):
-    del context
     state, rows = self.optimizer.next(state, rows, self.gradient(rows))
     return state, rows, {}
 

@@ -35,7 +35,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_xc import errors
-from tff_xc.round import folding, merge as merge_lib
+from tff_xc.round import folding, merge as merge_lib, optimizers
 
 MEDIAN = 0.5
 # The largest number of encoder updates in each stack of an accumulator, see `folding`.
@@ -122,15 +122,8 @@ class TrimmedRows:
 
     return lambda held, rows, update: tff.federated_map(joined, fold(held, rows, update.weight))
 
-  def next(self, optimizer, state, table, merged, total_weight, after=None):
+  def next(self, optimizer, state, table, merged, total_weight, after=optimizers.unchanged):
     return self.merge.next(optimizer, state, table, merged, total_weight, after)
-
-
-class _Update(NamedTuple):
-  """One client's update."""
-
-  value: Any
-  weight: tf.Tensor
 
 
 class _Stack(NamedTuple):
@@ -154,20 +147,13 @@ class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
     entry = _Stack(tf.TensorSpec([], tf.int32), spec)
 
     def alone(update):
-      count = tf.cast(update.weight > 0, tf.int32)
-
-      def repeated(t):
-        return tf.repeat(t[None], count, axis=0)
-
-      value = tf.nest.map_structure(repeated, update.value)
+      value, weight = update
+      count = tf.cast(weight > 0, tf.int32)
+      value = tf.nest.map_structure(lambda t: tf.repeat(t[None], count, axis=0), value)
       return _Stack(tf.zeros([count], tf.int32), value)
 
-    update_type = tff.to_type(_Update(value_type, weight_type))
+    update_type = tff.to_type((value_type, weight_type))
     zero, *functions = folding.aggregation(entry, folding.side_by_side, _MOST, update_type, alone)
-
-    @tff.tensorflow.computation(value_type, weight_type)
-    def message(value, weight):
-      return _Update(value, weight)
 
     @tff.tensorflow.computation
     def means(stack):
@@ -183,8 +169,7 @@ class TrimmedMean(tff.aggregators.WeightedAggregationFactory):
       tff.FederatedType(weight_type, tff.CLIENTS),
     )
     def next_fn(state, value, weight):
-      messages = tff.federated_map(message, (value, weight))
-      stacked = tff.federated_aggregate(messages, zero(), *functions)
+      stacked = tff.federated_aggregate(tff.federated_zip((value, weight)), zero(), *functions)
       return tff.templates.MeasuredProcessOutput(
         state, tff.federated_map(means, stacked), tff.federated_value((), tff.SERVER)
       )
