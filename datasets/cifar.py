@@ -133,11 +133,11 @@ def find(data_dir: str | os.PathLike, name: str) -> tuple[pathlib.Path, str]:
   """
   data_dir, layout = pathlib.Path(data_dir), LAYOUTS[name]
   for place in (data_dir, data_dir / name):
+    place = place.absolute()  # A relative path such as `.` has no useful name.
     for form, names in layout.places.items():
       for path in (place, *map(place.joinpath, names)):
         if path.name in names and path.exists():
           return path, form
-    place = place.absolute()  # A relative path such as `.` has no useful name.
     for path in (place, *sorted(place.glob('*'), reverse=True)):
       is_named = name in (path.parent.name, place.name)
       if is_named and (path / 'dataset_info.json').is_file():
@@ -217,18 +217,14 @@ def _parse_pickle(content: bytes, layout: Layout) -> Part:
   return x, labels
 
 
-def _encode(text: str, encoding: str = 'latin1') -> bytes:
-  """Converts text back to bytes. Old pickle protocols of Python 3 store bytes as text."""
-  return text.encode(encoding)
-
-
 _reconstruct = np.core.multiarray._reconstruct
 _ALLOWED = {
   ('numpy.core.multiarray', '_reconstruct'): _reconstruct,
   ('numpy._core.multiarray', '_reconstruct'): _reconstruct,
   ('numpy', 'ndarray'): np.ndarray,
   ('numpy', 'dtype'): np.dtype,
-  ('_codecs', 'encode'): _encode,
+  # Old pickle protocols of Python 3 store bytes as text.
+  ('_codecs', 'encode'): str.encode,
 }
 
 

@@ -323,11 +323,8 @@ def find(ids: Texts | range | np.ndarray, wanted: Texts) -> np.ndarray:
     found = pa.compute.index_in(_joined(wanted), value_set=_joined(ids))
     return found.fill_null(-1).to_numpy().astype(np.int64)
 
-  def is_number(text):
-    # A number of at most 18 digits fits into int64.
-    return text.isdecimal() and len(text) < 19
-
-  numbers = [int(text) if is_number(text) else -1 for text in wanted]
+  # A number of at most 18 digits fits into int64.
+  numbers = [int(text) if text.isdecimal() and len(text) < 19 else -1 for text in wanted]
   known, first = np.unique(ids, return_index=True)
   places = np.searchsorted(known, numbers)
   places[places == len(known)] = 0
@@ -388,12 +385,16 @@ class Codes:
     return np.concatenate([np.zeros(0, np.int32), *self._parts])
 
 
+def recoded(codes: Codes, names: Sequence[str]) -> np.ndarray:
+  """Returns the index in `names` of each row's name, int32 [rows], or -1 if it is not there."""
+  place = {name: i for i, name in enumerate(names)}
+  return np.array([place.get(name, -1) for name in codes.names], np.int32)[codes.codes()]
+
+
 def sorted_codes(codes: Codes) -> tuple[np.ndarray, list[str]]:
   """Sorts the names with `in_order`; returns each row's new code, int32 [rows], and the names."""
   names = in_order(codes.names)
-  place = {name: i for i, name in enumerate(names)}
-  new = np.array([place[name] for name in codes.names], np.int32)
-  return new[codes.codes()], names
+  return recoded(codes, names), names
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -49,16 +49,12 @@ def scores(
   near = sum(each / age for age, each in enumerate(counts, 1))
   near = near @ scipy.sparse.diags(weights)
   nothing = scipy.sparse.csr_matrix((n, n))
-
-  def ranks(*how):
-    return _ranks(before, labels, leave_out_seen, *how)
-
   return {
-    name: _of_ranks(found)
-    for name, found in (
-      ('popularity', ranks(nothing, 1, by_popularity)),
-      ('markov', ranks(counts[0], 1, by_popularity)),
-      ('cooccurrence', ranks(near.tocsr(), _RECENT, by_number)),
+    name: _of_ranks(_ranks(before, labels, leave_out_seen, *how))
+    for name, how in (
+      ('popularity', (nothing, 1, by_popularity)),
+      ('markov', (counts[0], 1, by_popularity)),
+      ('cooccurrence', (near.tocsr(), _RECENT, by_number)),
     )
   }
 
@@ -102,19 +98,15 @@ def _ranks(before, labels, leave_out_seen, counts, recent, order) -> np.ndarray:
 
 
 def _blocks(newest: pool_lib.Ranges, more, sizes) -> Iterator[slice]:
-  """Yields slices of examples with at most about `_AT_ONCE` scores.
+  """Returns slices of examples with at most about `_AT_ONCE` scores.
 
   The number of scores of an example is its entry in `more` int [e], plus the entry in `sizes`
   int [n] of each of its recent items.
   """
   each = np.append(0, np.cumsum(sizes[newest.ids]))
   upto = np.cumsum(each[newest.stops] - each[newest.starts] + more)
-  ends = np.searchsorted(upto, np.arange(_AT_ONCE, upto[-1] + _AT_ONCE, _AT_ONCE))
-  ends = np.unique(np.append(ends, len(upto)))
-  start = 0
-  for end in ends[ends > 0]:
-    yield slice(start, int(end))
-    start = int(end)
+  starts = np.flatnonzero(np.diff(upto // _AT_ONCE, prepend=-1)).tolist()
+  return map(slice, starts, [*starts[1:], len(upto)])
 
 
 def _of_ranks(ranks: np.ndarray) -> dict[str, float]:

@@ -19,6 +19,7 @@ import pandas as pd
 
 from datasets import examples as examples_lib, item_baselines
 from datasets.readers import rows, tables
+from datasets.splits import hold_out
 from tff_xc import errors, memory, wording
 from tff_xc.data import client_data, partition, pool as pool_lib
 
@@ -248,8 +249,9 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
   if options.sequences:
     # Keep every `history`-th training example of a user, counted from the last one. Then
     # each item except the user's first one is a target once.
-    left = np.cumsum(is_train[::-1])[::-1]
-    is_train &= (left - left[_ends(owners, is_train)]) % options.history == 0
+    numbers = np.flatnonzero(is_train)
+    ends = np.searchsorted(owners[numbers], owners[numbers], 'right')
+    is_train[numbers] = (ends - 1 - np.arange(len(numbers))) % options.history == 0
   training = np.unique(owners[is_train])
   place = np.full(len(found.user_names), -1)
   place[training] = np.arange(len(training))
@@ -258,8 +260,8 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
   def part(has):
     return partition.of_places(np.where(has, place[owners], -1), ids)
 
-  tested = _sample(np.flatnonzero(is_test), options)
-  held = _sample(np.flatnonzero(parts == _VALIDATION), options)
+  tested = hold_out.sample(np.flatnonzero(is_test), options.most_tested)
+  held = hold_out.sample(np.flatnonzero(parts == _VALIDATION), options.most_tested)
   return client_data.FederatedDataset(
     name=name,
     num_classes=n,
@@ -274,22 +276,6 @@ def federated(name: str, found: Histories, options: Options) -> client_data.Fede
       **({'sequences': True} if options.sequences else {}),
     },
   )
-
-
-def _sample(numbers: np.ndarray, options: Options) -> np.ndarray:
-  """Returns `numbers`, or a sorted random sample if there are more than `most_tested`."""
-  if not 0 < options.most_tested < len(numbers):
-    return numbers
-  random = np.random.default_rng(0)
-  return np.sort(random.choice(numbers, options.most_tested, replace=False))
-
-
-def _ends(owners: np.ndarray, is_train: np.ndarray) -> np.ndarray:
-  """Returns the index of the last training example of each example's user, int [N]."""
-  places = np.where(is_train, np.arange(len(owners)), -1)
-  last = np.full(owners.max() + 1, -1)
-  np.maximum.at(last, owners, places)
-  return last[owners]
 
 
 def _parted(found: Histories, options: Options) -> tuple[np.ndarray, np.ndarray]:
@@ -378,7 +364,7 @@ def baselines(found: Histories, options: Options) -> dict[str, dict[str, float]]
   starts, parts = _parted(found, options)
   places = np.arange(len(found.items))
   tested = np.flatnonzero((parts == _TEST) & (places > starts))
-  tested = _sample(tested, options)
+  tested = hold_out.sample(tested, options.most_tested)
   before = pool_lib.Ranges(found.items, starts[tested], tested, len(found.item_names))
   return item_baselines.scores(
     found.users, found.items, parts == _TRAIN, before, found.items[tested], options.leave_out_seen

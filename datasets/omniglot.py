@@ -178,11 +178,7 @@ def _of_npz(path: pathlib.Path, expected: Counts) -> _Found:
       f' copy it again, or {_GET_IT}'
     )
   class_names, order = _numbered(path, keys, expected)
-
-  def read(numbers):
-    return np.unpackbits(bits[order[numbers]], axis=-1, count=SIDE)
-
-  return class_names, read
+  return class_names, lambda numbers: np.unpackbits(bits[order[numbers]], axis=-1, count=SIDE)
 
 
 def _of_pngs(parts: list[pathlib.Path], expected: Counts) -> _Found:

@@ -8,9 +8,8 @@ are in `img_align_celeba`, a folder or a zip.
 import os
 
 import numpy as np
-import tensorflow as tf
 
-from datasets import examples as examples_lib
+from datasets import examples as examples_lib, photographs
 from datasets.leaf import files as leaf_files, users as leaf_users
 from datasets.readers import decode, images as store_lib
 from tff_xc import errors
@@ -21,9 +20,6 @@ SIDE = 84
 _LONGEST_NAME = 64  # bytes
 # LEAF's preprocessing leaves out celebrities with fewer images (-k 5).
 LEAST = 5
-# The size of the image cache in bytes. LEAF's test images, which are evaluated in every
-# round, fit into the cache.
-CACHE = 2**29
 
 
 def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
@@ -40,23 +36,15 @@ def read(data_dir: str | os.PathLike) -> tuple[pool_lib.Pool, leaf_users.Users]:
       f'{", ".join(missing[:3])}{" ..." if len(missing) > 3 else ""}; '
       f'{leaf_files.GET_PHOTOGRAPHS}'
     )
-
-  def fitted(data):
-    return decode.fit(data, SIDE, SIDE, 'stretch')
-
-  def read(numbers: np.ndarray) -> np.ndarray:
-    decoded = np.empty([len(numbers), SIDE, SIDE, 3], np.uint8)
-    for row, place in zip(decoded, places[numbers], strict=True):
-      row[:] = store.used(place, fitted, leaf_files.GET_PHOTOGRAPHS)
-    return decoded
-
-  pool = pool_lib.Pool(
+  pool = photographs.pool_of(
+    store,
+    places,
     np.asarray(arrays['y']),
-    tf.TensorSpec([SIDE, SIDE, 3], tf.uint8),
-    read,
-    files=store.watched(np.asarray(places)),
+    [SIDE, SIDE, 3],
+    lambda content: decode.fit(content, SIDE, SIDE, 'stretch'),
+    leaf_files.GET_PHOTOGRAPHS,
   )
-  return pool_lib.cached(pool, CACHE), leaf_users.of_arrays(arrays)
+  return pool, leaf_users.of_arrays(arrays)
 
 
 def _parse(x: list, y: list, where: str) -> dict[str, np.ndarray]:

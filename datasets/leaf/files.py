@@ -152,9 +152,13 @@ def _json(place: pathlib.Path) -> tuple[pathlib.Path, ...]:
     return (place,)
   if not place.is_dir():
     return ()
-
-  def by_numbers(path):  # all_data_2 comes before all_data_10.
-    return [int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))]
-
   found = (p for p in place.glob('*.json') if zipped.is_data(p.name))
-  return tuple(sorted(found, key=by_numbers))
+  # all_data_2 comes before all_data_10.
+  return tuple(
+    sorted(
+      found,
+      key=lambda path: [
+        int(p) if i % 2 else p for i, p in enumerate(re.split(r'(\d+)', path.name))
+      ],
+    )
+  )

@@ -77,17 +77,6 @@ def load(
   )
 
 
-def split(users: leaf_users.Users, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the indices of the training users and of the test users, int64.
-
-  If the files do not split the users, this function splits them like LEAF's split_data:
-  `random.Random(0)` samples 90 % of the users with at least `least` examples for training.
-  """
-  if users.is_test is not None:
-    return np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
-  return partitions.leaf_parts(users.sizes, min_examples=least)
-
-
 def federated(
   name: str,
   num_classes: int,
@@ -101,11 +90,16 @@ def federated(
 ) -> client_data.FederatedDataset:
   """Makes a client of each training user. The test users' examples form the test set.
 
-  `split` explains `least`, and `load` explains the other arguments.
+  If the files do not split the users, this function splits them like LEAF's split_data:
+  `random.Random(0)` samples 90 % of the users with at least `least` examples for training.
+  `load` explains the other arguments.
   """
   kept = np.ones(len(pool), bool)
   kept[np.array(users.left_out, np.int64)] = False
-  parts = split(users, least)
+  if users.is_test is None:
+    parts = partitions.leaf_parts(users.sizes, min_examples=least)
+  else:
+    parts = np.flatnonzero(~users.is_test), np.flatnonzero(users.is_test)
   owned = [_owned(users, part, kept, max(min_examples, 1)) for part in parts]
   if not all(owned):
     raise errors.InputError(
@@ -122,17 +116,14 @@ def federated(
       f'examples (--min_examples={min_examples})'
     )
   held_out = hold_out.sample(np.concatenate(list(test.values())), test_examples)
-  is_held_out = np.zeros(len(pool), bool)
-  is_held_out[held_out] = True
-  own = {user: test.get(user, held_out[:0]) for user in train}
-  own = {user: mine[is_held_out[mine]] for user, mine in own.items()}
+  own = partition.of_clients({user: test.get(user, held_out[:0]) for user in train})
   return client_data.FederatedDataset(
     name=name,
     num_classes=num_classes,
     train=client_data.PartitionedClientData(pool, partition.of_clients(train)),
     test=pool.subset(held_out),
     exact=exact,
-    held_out=partition.of_clients(own),
+    held_out=own.where(np.isin(own.numbers, held_out)),
     preprocessing=_PREPROCESSING.get(name, {}),
   )
 

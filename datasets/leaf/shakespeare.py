@@ -63,11 +63,7 @@ def read(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.Users]:
     _say_unknown('shakespeare', arrays)
     windows = _pool(arrays['y'], lambda rows: arrays['x'][rows])
     return windows, leaf_users.of_arrays(arrays)
-
-  def texts():
-    return read_plays(found).items()
-
-  return from_texts('shakespeare', [found], texts)
+  return from_texts('shakespeare', [found], lambda: read_plays(found).items())
 
 
 def encode(text: str) -> tuple[np.ndarray, int]:
@@ -103,11 +99,7 @@ def from_texts(form: str, files: list[pathlib.Path], read) -> tuple[pool.Pool, l
   becomes one space. Users with at most 80 characters are left out. The texts are cached
   under the name of the first file.
   """
-
-  def make():
-    return _encoded(read(), files[0])
-
-  arrays = parsed_cache.of_files(files[0], form, VERSION, files, make)
+  arrays = parsed_cache.of_files(files[0], form, VERSION, files, lambda: _encoded(read(), files[0]))
   _say_unknown(form, arrays)
   users = leaf_users.of_arrays(arrays)
   codes, lengths = arrays['codes'], users.sizes + WINDOW

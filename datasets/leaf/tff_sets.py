@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from datasets import photographs
 from datasets.leaf import celeba, femnist, files as leaf_files, shakespeare, users as leaf_users
 from datasets.readers import parsed_cache
 from tff_xc import errors
@@ -148,7 +149,7 @@ def read_celeba(data_dir: str | os.PathLike) -> tuple[pool.Pool, leaf_users.User
 
   spec = tf.TensorSpec(shape, tf.uint8)
   images = pool.Pool(np.asarray(arrays['y']), spec, read, files=paths)
-  return pool.cached(images, celeba.CACHE), users
+  return pool.cached(images, photographs.CACHE), users
 
 
 def _labels(source, client: Client, column: str, n: int) -> np.ndarray:

@@ -15,7 +15,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from datasets.readers import json_stream, parsed_cache
 from tff_xc import errors
 
 # Increase this when the cached arrays change.
-VERSION = 3
+VERSION = 4
 _GET_IT = "make the file again with LEAF's preprocess.sh"
 
 
@@ -44,18 +44,17 @@ def put(
   path: str | os.PathLike,
   names: Sequence[str],
   sizes: Sequence[int],
-  starts: Sequence[int] | None = None,
   is_test: Sequence[bool] | None = None,
 ) -> dict[str, np.ndarray]:
-  """Returns the fields of `Users` as arrays.
-
-  If `starts` is None, each user's examples directly follow the previous user's examples.
-  """
+  """Returns the fields of `Users` as arrays; users' examples follow each other."""
   if not sum(sizes):
     raise errors.InputError(f'{path}: there are no examples of any user; get the file again')
   sizes = np.array(sizes, np.int64)
-  starts = np.cumsum(sizes) - sizes if starts is None else np.array(starts, np.int64)
-  found = {'names': np.array(names, np.str_), 'sizes': sizes, 'starts': starts}
+  found = {
+    'names': np.array(names, np.str_),
+    'sizes': sizes,
+    'starts': np.cumsum(sizes) - sizes,
+  }
   return found if is_test is None else {**found, 'is_test': np.array(is_test, bool)}
 
 
@@ -65,18 +64,18 @@ def of_arrays(arrays: Mapping[str, np.ndarray]) -> Users:
 
 
 def read_all(
-  paths: Iterable[pathlib.Path], add: Callable[[str, str, list, list], None]
-) -> list[str]:
-  """Reads files that have no user in common; returns the names in "users", in order.
+  paths: Iterable[pathlib.Path], parse: Callable[[list, list, str], Any]
+) -> dict[str, Any]:
+  """Reads files that have no user in common; returns a result of `parse` for each user.
 
-  Calls `add` for each user, in the order of "user_data". The arguments of `add` are
-  `<file>, user <name>` for error messages, the user, and the lists x and y, which have the
-  same length. Raises `errors.InputError` if a file is not LEAF's JSON, or "users" and
-  "user_data" have different users.
+  The users have the order of "users". The arguments of `parse` are the lists x and y of a
+  user, which have the same length, and `<file>, user <name>` for error messages. Raises
+  `errors.InputError` if a file is not LEAF's JSON, or "users" and "user_data" have different
+  users.
   """
-  users, seen = [], {}
+  found, seen = {}, {}
   for path in paths:
-    names, there = _names(path), []
+    names, there = _names(path), {}
     for name, data in json_stream.values(path, 'user_data', _GET_IT, pairs=True):
       where = f'{path}, user {name!r}'
       x, y = (data.get(key) if isinstance(data, dict) else None for key in ('x', 'y'))
@@ -87,22 +86,21 @@ def read_all(
       if name in seen:
         raise errors.InputError(f'{where} is there twice, also in {seen[name]}; keep one of them')
       seen[name] = path
-      there.append(name)
-      add(where, name, x, y)
+      there[name] = parse(x, y, where)
     if different := {*names} ^ {*there}:
       raise errors.InputError(
         f'{path}: "users" and "user_data" do not agree about user {min(different)!r}; {_GET_IT}'
       )
-    users += names
-  return users
+    found |= {name: there[name] for name in names}
+  return found
 
 
 def _names(path: pathlib.Path) -> list[str]:
   """Returns the list "users" without reading the rest of the file."""
   names = next(json_stream.values(path, 'users', _GET_IT), None)
-  if not isinstance(names, list) or len(set(map(str, names))) < len(names):
+  if not isinstance(names, list) or {*map(type, names)} - {str} or len({*names}) < len(names):
     raise errors.InputError(
-      f'{path}: expected an object with "users", a list of different names, and "user_data";'
+      f'{path}: expected an object with "users", a list of different texts, and "user_data";'
       f' {_GET_IT}'
     )
   return names
@@ -129,21 +127,15 @@ def read_json(
   """
 
   def make() -> dict[str, np.ndarray]:
-    users, total, columns = [], 0, collections.defaultdict(list)
+    users, columns = [], collections.defaultdict(list)
     for is_test, paths in enumerate((found.train or found.all, found.test)):
-      spans = {}
-
-      def add(where, name, x, y, spans=spans):
-        nonlocal total
-        for key, rows in parse(x, y, where).items() if y else ():
+      parsed = read_all(paths, lambda x, y, where: (len(y), parse(x, y, where) if y else {}))
+      for name, (size, arrays) in parsed.items():
+        users.append((name, size, bool(is_test)))
+        for key, rows in arrays.items():
           columns[key].append(rows)
-        spans[name] = len(y), total
-        total += len(y)
-
-      names = read_all(paths, add)
-      users += [(name, *spans[name], bool(is_test)) for name in names]
-    names, sizes, starts, tests = zip(*users, strict=True) if users else [()] * 4
-    fields = put(found.folder, names, sizes, starts, None if found.all else tests)
+    names, sizes, tests = zip(*users, strict=True) if users else [()] * 3
+    fields = put(found.folder, names, sizes, None if found.all else tests)
     return {**fields, **{key: np.concatenate(rows) for key, rows in columns.items()}}
 
   paths = [path for part in found for path in part]
@@ -182,15 +174,11 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
   training files first. If all labels are whole numbers below 2^20, they are the class numbers.
   Other labels, such as Shakespeare's characters, are sorted and numbered.
   """
-  users, labels_of = [], []
-  for paths in (files.train or files.all, files.test):
-    of_user = {}
-
-    def add(where, name, _, y, of_user=of_user):
-      of_user[name] = [_text(label, where) for label in y]
-
-    users.append(read_all(paths, add))
-    labels_of += [of_user[name] for name in users[-1]]
+  users = [
+    read_all(paths, lambda _, y, where: [_text(label, where) for label in y])
+    for paths in (files.train or files.all, files.test)
+  ]
+  labels_of = [labels for part in users for labels in part.values()]
   codes = examples_lib.Codes()
   codes.add(itertools.chain(*labels_of))
   labels, names = examples_lib.sorted_codes(codes)
@@ -203,7 +191,7 @@ def read(files: leaf_files.Files) -> examples_lib.Examples:
   owners = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
   test = np.flatnonzero(owners >= len(users[0])) if files.test else None
   return examples_lib.Examples(
-    labels, names, range(len(labels)), owners, users[0], test, test_user_names=users[1]
+    labels, names, range(len(labels)), owners, [*users[0]], test, test_user_names=[*users[1]]
   )
 
 

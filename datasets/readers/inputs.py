@@ -18,7 +18,7 @@ import re
 
 from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files, users as leaf_users
-from datasets.readers import arrays, tables, zipped
+from datasets.readers import arrays, images, tables, zipped
 from tff_xc import errors
 
 _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
@@ -31,7 +31,8 @@ def read(path: str | os.PathLike, columns: tables.Columns) -> examples_lib.Examp
     raise errors.InputError(f'--input={path} does not exist; give a folder or file')
   is_table = not path.is_dir() and tables.form(path)
   if not is_table and columns != tables.Columns():
-    given = [f'--{n}_column={v}' for n, v in columns._asdict().items() if v]
+    usual = tables.Columns()._asdict()
+    given = [f'--{n}_column={v}' for n, v in columns._asdict().items() if v != usual[n]]
     raise errors.InputError(
       f'{given[-1]} names a column of a table, and {path} is none; leave it out'
     )
@@ -44,8 +45,6 @@ def read(path: str | os.PathLike, columns: tables.Columns) -> examples_lib.Examp
 
 
 def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
-  from datasets.readers import images as images
-
   texts = sorted(p for p in path.iterdir() if zipped.is_data(p.name) and _XC.fullmatch(p.name))
   if len(texts) > 1:
     raise errors.InputError(
@@ -68,8 +67,6 @@ def _of_folder(path: pathlib.Path) -> examples_lib.Examples:
 
 
 def _of_file(path: pathlib.Path, columns: tables.Columns) -> examples_lib.Examples:
-  from datasets.readers import images as images
-
   name = path.name.lower()
   if tables.form(path):
     return tables.examples(path, columns)

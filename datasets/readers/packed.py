@@ -21,7 +21,7 @@ for each user, `train/USER`, and `test.tfRecord`. The examples in these files ha
   ID.jpg                    if there are no classes
 
 If no feature has the ID, the file's name without suffix and the example's index in the file
-replace it. A `/` in the name of a class or user becomes `%2F`.
+replace it. A `/` in the name of a class or user becomes `%2F`, and a `%` becomes `%25`.
 """
 
 import array
@@ -45,7 +45,7 @@ MOST_BYTES = 2**28
 # The largest number of files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
-_TARS, _RECORDS = 9, 3
+_TARS, _RECORDS = 9, 4
 # An index consists of the names of all images and these arrays.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
 # The pattern also matches compressed files, so that an error tells users to unpack them.
@@ -115,10 +115,12 @@ def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tup
       raise EOFError(f'{whole[place]} ends within it')
     return data
 
-  def stamp(numbers: np.ndarray) -> list[list[int]]:
-    return [statuses[place] for place in files[numbers]]
-
-  return examples_lib.Texts(names), read, stamp, whole
+  return (
+    examples_lib.Texts(names),
+    read,
+    lambda numbers: [statuses[place] for place in files[numbers]],
+    whole,
+  )
 
 
 def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
@@ -129,11 +131,14 @@ def open_tars(path: pathlib.Path, files: Sequence[str] = ()) -> tuple:
   """
   whole = [path / file for file in files] or [path]
   prefixes = [f'{_stem(file)}/' for file in files] or ['']
-
-  def make():
-    return _arrays(*_scanned(path, zip(prefixes, whole, strict=True)))
-
-  return _open(whole, parsed_cache.of_files(path, 'index', _TARS, whole, make))
+  index = parsed_cache.of_files(
+    path,
+    'index',
+    _TARS,
+    whole,
+    lambda: _arrays(*_scanned(path, zip(prefixes, whole, strict=True))),
+  )
+  return _open(whole, index)
 
 
 def _scanned(path, named: Iterable[tuple[str, pathlib.Path]]):
@@ -236,11 +241,14 @@ def open_records(
   """
   whole = [path / file for file in files] or [path]
   named = [features.get(noun, '') for noun in record_features.KNOWN]
-
-  def make():
-    return _records(path, whole, files or [path.name], features)
-
-  index = parsed_cache.of_files(path, 'index', _RECORDS, whole, make, features=named)
+  index = parsed_cache.of_files(
+    path,
+    'index',
+    _RECORDS,
+    whole,
+    lambda: _records(path, whole, files or [path.name], features),
+    features=named,
+  )
   return *_open(whole, index), bool(index['has_users'][0])
 
 
@@ -270,7 +278,8 @@ def _records(
         if values['class'] is not None:
           part = 'test' if is_test else 'train'
           above = [part, values['class'], *([] if user is None else [user])]
-          own = '/'.join([*(urllib.parse.quote(n, ' ') for n in above), own])
+          above = [n.replace('%', '%25').replace('/', '%2F') for n in above]
+          own = '/'.join([*above, own])
         yield own, place, offset, len(values['image'])
 
   names, order = _index(images(), where, path)

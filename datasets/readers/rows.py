@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from datasets import examples as examples_lib
-from datasets.readers import tables
+from datasets.readers import tables, zipped
 from tff_xc import errors, memory
 
 _IS_TEST = {
@@ -75,7 +75,13 @@ def read(
   def use(batch: tables.Batch) -> None:
     if columns.test:
       marks.extend(_marks(batch, columns.test))
-    parts.append(np.hstack([numbers(batch, name) for name in names]))
+    x = np.hstack([numbers(batch, name) for name in names])
+    if parts and x.shape[1] != parts[0].shape[1]:
+      raise errors.InputError(
+        f'{batch.where(0)} or below: lists have other lengths than in earlier rows; give lists of'
+        ' one length'
+      )
+    parts.append(x)
     what = f'{batch.where(-1)} and what is before it'
     memory.require(sum(part.nbytes for part in parts), what, 'give a smaller table')
 
@@ -139,7 +145,7 @@ def _of_numbers(path: pathlib.Path, names: Sequence[str]) -> list[str]:
 def header(path: str | os.PathLike) -> list[str]:
   """Returns the names of a table's columns; raises the errors of `read`."""
   path = pathlib.Path(path)
-  if not tables.form(path) or not path.is_file():
+  if not tables.form(path) or not zipped.is_file(path):
     raise errors.InputError(
       f'{path} is no file of a table; give {", ".join(tables.FORMS)} or .npz (an array in a .npy'
       ' becomes one with numpy.savez(FILE, x=..., y=..., client=...))'

@@ -208,17 +208,9 @@ def where(number: int, *paths: str | os.PathLike) -> str:
 
 
 def _named_users(users: examples_lib.Codes) -> tuple[np.ndarray, list[str]]:
-  """Returns each row's user, int32 [rows], and the names of the users.
-
-  The first result has indices into the names, and -1 for the user 'NA'. The names do not
-  include 'NA'.
-  """
-  names, codes = users.names, users.codes()
-  if NOBODY in names:
-    place = names.index(NOBODY)
-    names.remove(NOBODY)
-    codes = np.where(codes == place, -1, codes - (codes > place))
-  return codes.astype(np.int32), names
+  """Returns each row's user, int32 [rows], -1 for the user 'NA', and the other users' names."""
+  names = [name for name in users.names if name != NOBODY]
+  return examples_lib.recoded(users, names), names
 
 
 def plain(text: str) -> str:
@@ -234,8 +226,6 @@ def present(path, names, required, advice='name another column', others=()) -> l
   a column in the result occurs twice in the table.
   """
   missing = [name for name in required if name not in names]
-  if missing and not names:
-    raise errors.InputError(f'{path} is empty; give a table')
   if missing and len(names) == 1 and _SEPARATOR.search(names[0]):
     raise errors.InputError(
       f'{path} has no column {missing[0]!r}, but one {names[0][:80]!r}; write names'

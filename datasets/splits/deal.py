@@ -37,11 +37,6 @@ class Choice(NamedTuple):
     """Whether the split is a file or a folder."""
     return rules.parse(self.split) is None
 
-  @property
-  def is_class(self) -> bool:
-    """Whether each class is a client, which is the default for text."""
-    return self.split in ('', 'class')
-
 
 USERS = Choice()
 
@@ -91,9 +86,8 @@ def parts(
   elif choice.test_file:
     data = with_test(data, choice.test_file, where)
   users, test = data.users, data.test
-  trains = np.ones(len(data), bool)
-  if test is not None:
-    trains[test] = False
+  trains = np.zeros(len(data), bool)
+  trains[data.train] = True
   by_users = choice.is_file or not choice.split
   if by_users:
     if users is None:
@@ -118,7 +112,11 @@ def parts(
   if not by_users:
     some = data.some(numbers)
     some = dataclasses.replace(some, labels=examples_lib.sample_labels(some.labels, choice.seed))
-    clients = deal(some, choice, rule)
+    name, settings, seed = rule or (*rules.parse(choice.split), [choice.seed, _RULE])
+    try:
+      clients = rules.deal(name, some, seed, **settings).train
+    except errors.InputError as e:
+      raise errors.InputError(f'--split={choice.split}: {rules.without_dashes(e)}') from e
     clients = dataclasses.replace(clients, numbers=numbers[clients.numbers])
     labels = np.full(len(data), -1, np.int32)
     labels[numbers] = some.labels
@@ -137,16 +135,6 @@ def parts(
 
   held_out = None if test is None else of_users(test)
   return Parts(of_users(numbers), test, held_out, data)
-
-
-def deal(data: examples_lib.Examples, choice: Choice, rule=None) -> partition_lib.Partition:
-  """Assigns examples to clients by `rule` or, if it is None, by the rule of the choice."""
-  name, settings, seed = rule or (*rules.parse(choice.split), [choice.seed, _RULE])
-  try:
-    return rules.deal(name, data, seed, **settings).train
-  except errors.InputError as e:
-    why = rules.without_dashes(e)
-    raise errors.InputError(f'--split={choice.split}: {why}') from e
 
 
 def sampled(test: np.ndarray | None, choice: Choice, where: str) -> np.ndarray | None:
@@ -179,13 +167,23 @@ def described(size: int, noun: str, class_names: Sequence, tests: int, clients: 
 
 def with_test(data: examples_lib.Examples, test_file: str, where: str) -> examples_lib.Examples:
   """Marks the examples that a CSV file `image_id,class` names as test examples."""
-  split = split_files.read_test(test_file)
+  _check_no_test(data, where)
+  split = split_files.read_file(test_file)
   test = split_files.join(data, split, split.examples.train, where)
   return dataclasses.replace(data, test=test)
 
 
+def _check_no_test(data: examples_lib.Examples, where: str) -> None:
+  if data.test is not None:
+    raise errors.InputError(
+      f'{where} has test examples, and --test_file names others; leave out --test_file'
+    )
+
+
 def _of_split(data: examples_lib.Examples, choice: Choice, where: str) -> examples_lib.Examples:
   """Returns the examples with the users and the test set of a split file."""
+  if choice.test_file:
+    _check_no_test(data, where)
   split = split_files.read(choice.split, choice.test_file, sets=data.has_sets)
   named = split.examples
   if named.retrieval is not None:

@@ -64,11 +64,8 @@ def partition(
     else:
       log_q = np.where(np.arange(len(left)) == only[client], 0.0, -np.inf)
     taken = draw_classes(log_q, sizes[client], left, random)
-    some = np.flatnonzero(taken)
-    count = taken[some]
-    first = np.repeat(np.cumsum(count) - count, count)
-    within = np.arange(sizes[client]) - first
-    owners[order[np.repeat(next_of[some], count) + within]] = client
+    before = np.cumsum(taken) - taken
+    owners[order[np.repeat(next_of - before, taken) + np.arange(sizes[client])]] = client
     left -= taken
     next_of += taken
   return partition_lib.of_places(owners, list(map(str, range(clients))))

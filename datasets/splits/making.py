@@ -65,6 +65,11 @@ def make(request: rules.Request, path: str | os.PathLike, columns: tables.Column
   """Reads an input and splits it; raises InputError if the rule does not fit the input."""
   rule = request.check()
   where = pathlib.Path(path)
+  if rule.read and columns != tables.Columns():
+    raise errors.InputError(
+      f'{request.rule} reads no columns of a table; leave out --label_column, --user_column'
+      ' and --id_column'
+    )
   examples = rule.read(where) if rule.read else inputs.read(where, columns)
   fingerprint = examples.fingerprint()
   _check_fits(request, rule, examples, path)
@@ -115,7 +120,11 @@ def _test_users(request, examples, train, test, of_rule) -> list[str]:
   """
   of_users = rules.get(request.rule).users
   is_drawn = request.test_fraction or request.test_per_class
-  by = examples.users if of_users else examples.labels
+  by = examples.labels
+  if of_users:  # A user may be listed in the training part and in the test part.
+    users, first = [*examples.user_names, *examples.test_user_names], {}
+    by = np.array([*(first.setdefault(name, i) for i, name in enumerate(users)), -1])
+    by = by[examples.users]
   is_known = of_users or (is_drawn and not examples.has_sets)
   if test is None or of_rule is not None or not is_known:
     return []
@@ -328,13 +337,12 @@ def _write_tables(folder: pathlib.Path, made: Made) -> None:
     path = folder / split_files.RETRIEVAL
     split_files.write_part(path, data.retrieval, data)
   names = data.class_names
-
-  def rows(block):
-    return (block, [names[c] for c in block], counts[block])
-
-  header = 'class', 'name', 'count'
-  path = folder / split_files.CLASSES
-  split_files.write_rows(path, header, len(names), rows)
+  split_files.write_rows(
+    folder / split_files.CLASSES,
+    ('class', 'name', 'count'),
+    len(names),
+    lambda block: (block, [names[c] for c in block], counts[block]),
+  )
 
 
 def _totals(made: Made) -> np.ndarray:

@@ -8,6 +8,7 @@ set. This module imports no NumPy, so that commands start fast.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pkgutil
 import re
 from collections.abc import Callable, Mapping
@@ -168,21 +169,8 @@ def _at(name: str, **more) -> Callable:
   )
 
 
-def _flags(**settings: tuple) -> tuple[hp.Hyperparameter, ...]:
-  """Makes hyperparameters from tuples (default, help).
-
-  A tuple with a number may also have the smallest and largest value. A tuple with a string
-  also has all choices.
-  """
-  made = []
-  for name, (default, text, *more) in settings.items():
-    bounds = {'least': 1, **dict(zip(('least', 'most'), more, strict=False))}
-    if isinstance(default, str):
-      bounds = {'choices': tuple(more)}
-    made.append(hp.Hyperparameter(name, default, text, **bounds))
-  return tuple(made)
-
-
+# Makes a setting from its name, its default and its help. Its smallest value is 1 unless given.
+_flag = functools.partial(hp.Hyperparameter, least=1)
 _CLIENTS = 'number of clients'
 _FEWER = 'leave out users with fewer examples than this'
 
@@ -191,7 +179,7 @@ def _inaturalist(summary: str, clients: int, counts=(), flags=(), **options):
   text = 'number of images to draw from each class. Classes with fewer images are left out'
   return Rule(
     summary,
-    flags=_flags(images_per_class=(100, text), **dict(flags)),
+    flags=(_flag('images_per_class', 100, text), *flags),
     has_lists=True,
     published=Published(
       input={
@@ -216,7 +204,7 @@ def _inaturalist_geo(most: int, clients: int) -> Rule:
     f'images of iNaturalist 2017 by S2 cell; cells have at most {most:,} images each (FedVC);'
     ' --input as for inaturalist-user-120k',
     clients,
-    flags={'least_share': (0.01, text, 0.0, 1.0)},
+    flags=(_flag('least_share', 0.01, text, least=0.0, most=1.0),),
     split=_at('inaturalist:by_cell', most=most),
     read=_at('inaturalist:read', positions=True),
   )
@@ -226,70 +214,75 @@ RULES: Mapping[str, Rule] = {
   'dirichlet': Rule(
     'draw the class distribution of each client from Dir(alpha p) (FedVC, FedIR)',
     _at('splits.dirichlet:partition'),
-    _flags(
-      concentration=(
+    (
+      _flag(
+        'concentration',
         1.0,
         'total concentration alpha. Class c has alpha p_c, where p_c is the share of the class in'
         ' the data. If another program takes beta for each of n equal classes, set alpha to n'
         ' beta. 0: one class per client',
-        0.0,
-        1e9,
+        least=0.0,
+        most=1e9,
       ),
-      clients=(100, _CLIENTS),
-      examples_per_client=(0, 'mean number of examples per client; 0: use all examples', 0),
-      size_deviation=(
+      _flag('clients', 100, _CLIENTS),
+      _flag(
+        'examples_per_client', 0, 'mean number of examples per client; 0: use all examples', least=0
+      ),
+      _flag(
+        'size_deviation',
         0.0,
         'standard deviation of the logarithm of client sizes. The sizes are log-normal. 0: equal'
         ' sizes',
-        0.0,
-        10.0,
+        least=0.0,
+        most=10.0,
       ),
     ),
   ),
   'iid': Rule(
     'give each client equally many random examples',
     _at('splits.partitions:iid'),
-    _flags(clients=(100, _CLIENTS)),
+    (_flag('clients', 100, _CLIENTS),),
   ),
   'classes_per_client': Rule(
     'give each client random classes, alone or shared with other clients (FedAwS: one class per'
     ' client)',
     _at('splits.partitions:by_class'),
-    _flags(
-      classes_per_client=(1, 'number of classes per client'),
-      clients_per_class=(1, 'number of clients that share each class'),
+    (
+      _flag('classes_per_client', 1, 'number of classes per client'),
+      _flag('clients_per_class', 1, 'number of clients that share each class'),
     ),
   ),
   'chunks': Rule(
     'sort the examples by class, and cut them into clients of equal size (FedSS: Stanford Online'
     ' Products)',
     _at('splits.partitions:chunks'),
-    _flags(examples_per_client=(100, 'number of examples per client')),
+    (_flag('examples_per_client', 100, 'number of examples per client'),),
   ),
   'shards': Rule(
     'sort the examples by class, cut them into shards, and give each client random shards'
     ' (FedAvg: MNIST)',
     _at('splits.partitions:shards'),
-    _flags(clients=(100, _CLIENTS), shards_per_client=(2, 'number of shards per client')),
+    (_flag('clients', 100, _CLIENTS), _flag('shards_per_client', 2, 'number of shards per client')),
   ),
   'frequent_labels': Rule(
     'for examples with sets of labels: give each client one frequent label; clients may share'
     ' examples (FedMLH)',
     _at('splits.partitions:frequent_labels'),
-    _flags(
-      clients=(10, _CLIENTS),
-      variant=(
+    (
+      _flag('clients', 10, _CLIENTS),
+      hp.Hyperparameter(
+        'variant',
         'code',
         "how to assign the frequent labels. 'code': as FedMLH's published code does; 'paper': as"
         ' the FedMLH paper says',
-        'code',
-        'paper',
+        choices=('code', 'paper'),
       ),
-      frequency=(
+      _flag(
+        'frequency',
         0.01,
         'with --variant=paper: smallest share of all examples that a frequent label has',
-        0.0,
-        1.0,
+        least=0.0,
+        most=1.0,
       ),
     ),
     labels='sets',
@@ -298,16 +291,16 @@ RULES: Mapping[str, Rule] = {
     "make one client per user. Users come from a column of a table, LEAF's JSON, or the array"
     ' client of a .npz file',
     _at('splits.partitions:users'),
-    _flags(min_examples=(1, _FEWER)),
+    (_flag('min_examples', 1, _FEWER),),
     labels='',
     users=True,
   ),
   'leaf_users': Rule(
     'make one client per user, and use a tenth of the users as the test set (LEAF, TurboSVM-FL)',
     _at('splits.partitions:leaf_users'),
-    _flags(
-      min_examples=(0, _FEWER, 0),
-      train_share=(0.9, 'share of the users to use for training', 0.01, 0.99),
+    (
+      _flag('min_examples', 0, _FEWER, least=0),
+      _flag('train_share', 0.9, 'share of the users to use for training', least=0.01, most=0.99),
     ),
     labels='',
     users=True,
@@ -319,15 +312,19 @@ RULES: Mapping[str, Rule] = {
     'clean images of Google Landmarks v2 by author (FedVC, FedSS); --input: the'
     ' folder of train.csv, train_attribution.csv and train_clean.csv',
     _at('landmarks:split'),
-    _flags(
-      min_landmark_images=(30, 'leave out landmarks with fewer images than this'),
-      min_landmark_authors=(10, 'leave out landmarks with images by fewer authors than this'),
-      min_author_images=(30, 'do not make clients of authors with fewer images than this'),
-      min_author_landmarks=(
+    (
+      _flag('min_landmark_images', 30, 'leave out landmarks with fewer images than this'),
+      _flag(
+        'min_landmark_authors', 10, 'leave out landmarks with images by fewer authors than this'
+      ),
+      _flag('min_author_images', 30, 'do not make clients of authors with fewer images than this'),
+      _flag(
+        'min_author_landmarks',
         5,
         'do not make clients of authors with images of fewer landmarks than this',
       ),
-      max_test=(
+      _flag(
+        'max_test',
         10,
         'largest number of test images per landmark. Test images come from authors who are not'
         ' clients',
@@ -376,7 +373,7 @@ RULES: Mapping[str, Rule] = {
     ' becomes retrieval.csv (FedSS); --input: the folder or zip of Ebay_train.txt'
     ' and Ebay_test.txt',
     _at('splits.partitions:chunks'),
-    _flags(examples_per_client=(100, 'number of images per client')),
+    (_flag('examples_per_client', 100, 'number of images per client'),),
     read=_at('sop:read'),
     has_lists=True,
     published=Published(
@@ -401,10 +398,10 @@ RULES: Mapping[str, Rule] = {
     ' classes for each client (FedSS); --input: a folder for each synset, or a'
     ' tar for each (in a folder or a tar), or a text file of lines SYNSET/NAME.JPEG',
     _at('imagenet21k:split'),
-    _flags(
-      test_share=(0.2, 'share of each class to use as the test set', 0.001, 0.5),
-      examples_per_shard=(20, 'number of images per shard, all of one class'),
-      shards_per_client=(20, 'number of shards per client'),
+    (
+      _flag('test_share', 0.2, 'share of each class to use as the test set', least=0.001, most=0.5),
+      _flag('examples_per_shard', 20, 'number of images per shard, all of one class'),
+      _flag('shards_per_client', 20, 'number of shards per client'),
     ),
     makes_test=True,
     read=_at('imagenet21k:read'),

@@ -94,9 +94,9 @@ def read(
   return Split(found, ids, files)
 
 
-def read_test(path: str | os.PathLike) -> Split:
-  """Reads a CSV `image_id,class`; other columns are ignored."""
-  found = _rows(path)
+def read_file(path: str | os.PathLike, user: str = '') -> Split:
+  """Reads a CSV `image_id,class`, and the column `user` unless it is ''; ignores other columns."""
+  found = _rows(path, user)
   return Split(found, found.class_names, [path])
 
 
@@ -229,10 +229,9 @@ def partition(
   the file.
   """
   name = split_path.parse(split)
-  file = train_file(name)
-  found = _rows(file, name.user)
-  rows = np.arange(len(found))
-  numbers = join(data, Split(found, found.class_names, [file]), rows, where)
+  named = read_file(train_file(name), name.user)
+  found = named.examples
+  numbers = join(data, named, np.arange(len(found)), where)
   names = [*found.user_names, tables.NOBODY]
   users = np.where(found.users < 0, len(names) - 1, found.users)
   clients = partitions.of_users(users, names, np.unique(users).tolist())
@@ -244,21 +243,13 @@ def write(
 ) -> None:
   """Writes a split of `data`. If an error occurs, the old file remains unchanged."""
   for name in clients.client_ids:
-    if not name or name != name.strip():
+    if not name or name != name.strip() or name == tables.NOBODY:
       raise errors.InputError(
-        f'the user {name!r} is empty, or begins or ends with a space; rename it'
+        f'the user {name!r} is empty, is {tables.NOBODY} (which means no user), or begins or ends'
+        ' with a space; rename it'
       )
-
-  def rows(places):
-    owners = np.searchsorted(clients.offsets, places, 'right') - 1
-    numbers = clients.numbers[places]
-    return (
-      [clients.client_ids[k] for k in owners.tolist()],
-      data.ids_of(numbers),
-      _texts(data.labels, numbers),
-    )
-
-  write_rows(path, COLUMNS, len(clients.numbers), rows)
+  users = np.array(clients.client_ids, object)[clients.owners()].tolist()
+  write_part(path, clients.numbers, data, users)
 
 
 def write_part(
@@ -267,7 +258,7 @@ def write_part(
   data: examples_lib.Examples,
   users: Sequence[str] = (),
 ) -> None:
-  """Writes these test or retrieval examples, like `write`.
+  """Writes these examples, like `write`.
 
   `users` are the names of the examples' users; empty: users are unknown.
   """
@@ -286,10 +277,7 @@ def write_rows(path: str | os.PathLike, header: Sequence[str], size: int, rows: 
 
   `rows` takes an array of row indices and returns the columns of these rows.
   """
-  path = pathlib.Path(path)
-  if not path.parent.is_dir():
-    raise errors.InputError(f'{path.parent} is no folder; make it, or write the split elsewhere')
-  with files.csv_rows(path) as file:
+  with files.csv_rows(pathlib.Path(path)) as file:
     writer = csv.writer(file)
     writer.writerow(header)
     for block in examples_lib.watched(examples_lib.blocks(size), 'writing', len, size):

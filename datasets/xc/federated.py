@@ -30,17 +30,7 @@ GROUPS, _TEST = 1, 2
 _CLIENTS, _VALIDATION = range(2)
 # FedMLH's published code reads whole batches of 100 test examples.
 _TEST_BATCH = 100
-
-
-class Part(NamedTuple):
-  """N examples: features float32 [N, D] and labels bool [N, n], both in CSR format."""
-
-  features: scipy.sparse.csr_matrix
-  labels: scipy.sparse.csr_matrix
-
-  def some(self, rows: np.ndarray | slice) -> 'Part':
-    """Returns the examples with the indices `rows`."""
-    return Part(self.features[rows], self.labels[rows])
+Part = text.Part
 
 
 class Options(NamedTuple):
@@ -59,8 +49,8 @@ class Options(NamedTuple):
 
 def read(paths: tuple[pathlib.Path, ...]) -> Part:
   """Reads examples from one file, or from a file of features and a file of labels."""
-  tables = [text.read(path, form) for path, form in sets.forms(paths)]
-  return Part(tables[0].features, tables[-1].labels)
+  parts = [text.read(path, form) for path, form in sets.forms(paths)]
+  return Part(parts[0].features, parts[-1].labels)
 
 
 def load(
@@ -152,7 +142,7 @@ def load_own(
   data, rule = examples_lib.of_labels(whole.labels), None
   if test:
     data = dataclasses.replace(data, test=np.zeros(0, np.int64))  # The test is in its own file.
-  if choice.is_class:
+  if choice.split in ('', 'class'):
     shared = {'classes_per_client': classes_per_client, 'clients_per_class': clients_per_class}
     rule = 'classes_per_client', shared, [choice.seed, GROUPS]
   found = splits.parts(

@@ -49,19 +49,22 @@ _LABELLED_LINE = re.compile(rb'((?:%b(?=\s|\Z))?)%b' % (_LABELS, _PAIRS))
 _INFINITE = 2.0**128 - 2.0**103  # float32 rounds this number and larger ones to infinity.
 
 
-class Table(NamedTuple):
-  """A file's content. `features` or `labels` is None if the file does not contain them.
+class Part(NamedTuple):
+  """N examples: features float32 [N, D] and labels bool [N, n], both in CSR format.
 
-  Column indices are int32, sorted and distinct within a row. A feature with the value 0 in
-  the file is an explicit zero. The entries of an example's labels are True.
+  `features` or `labels` is None if a file does not contain them. Column indices are int32,
+  sorted and distinct within a row. A feature with the value 0 in the file is an explicit zero.
   """
 
-  header: sets.Header
   features: scipy.sparse.csr_matrix | None
   labels: scipy.sparse.csr_matrix | None
 
+  def some(self, rows: np.ndarray | slice) -> 'Part':
+    """Returns the examples with the indices `rows`, which have features and labels."""
+    return Part(self.features[rows], self.labels[rows])
 
-def read(path: str | os.PathLike, form: str = 'examples') -> Table:
+
+def read(path: str | os.PathLike, form: str = 'examples') -> Part:
   """Reads and checks a whole file. Later calls memory-map it, read-only, from the cache.
 
   A value equals `np.float32(float(text))`, bit for bit. `form` is one of `sets.FORMS`.
@@ -70,18 +73,22 @@ def read(path: str | os.PathLike, form: str = 'examples') -> Table:
   or a value is not a finite float32. The error message names the line.
   """
   header = sets.read_header(path, form)
-
-  def make():
-    return parse(path, form)
-
-  arrays = parsed_cache.of_files(path, form, VERSION, [path], make, form=form, header=list(header))
+  arrays = parsed_cache.of_files(
+    path,
+    form,
+    VERSION,
+    [path],
+    lambda: parse(path, form),
+    form=form,
+    header=list(header),
+  )
   found = {
     part: scipy.sparse.csr_matrix(
       tuple(arrays[f'{part}.{name}'] for name in _ARRAYS), shape, copy=False
     )
     for part, shape in _shapes(header, form).items()
   }
-  return Table(header, found.get('features'), found.get('labels'))
+  return Part(found.get('features'), found.get('labels'))
 
 
 def parse(path: str | os.PathLike, form: str) -> dict[str, np.ndarray]:

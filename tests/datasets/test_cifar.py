@@ -155,6 +155,12 @@ def test_a_tfds_directory_is_read_in_the_official_order(tmp_path):
     cifar_on_disk.check_equal(cifar_on_disk.load(root))
 
 
+def test_the_folder_may_be_the_current_one(tmp_path, monkeypatch):
+  (tmp_path / 'cifar-10-batches-bin').mkdir()
+  monkeypatch.chdir(tmp_path / 'cifar-10-batches-bin')
+  assert cifar.find('.', 'cifar10') == (tmp_path / 'cifar-10-batches-bin', 'binary')
+
+
 # Splits among clients.
 
 

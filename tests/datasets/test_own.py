@@ -2,6 +2,7 @@
 
 import json
 import types
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from datasets import own as own_data
-from datasets.readers import rows
+from datasets.readers import rows, tables
 from datasets.splits import deal
 from tests.datasets import tables_on_disk
 from tff_xc import errors, memory
@@ -66,6 +67,12 @@ def test_every_form_holds_the_same(tmp_path, suffix):
   assert rows.header(path) == list(FRAME)
 
 
+def test_a_table_in_a_zip(tmp_path):
+  with zipfile.ZipFile(tmp_path / 'a.zip', 'w') as archive:
+    archive.write(written(tmp_path), 'b.csv')
+  assert read(tmp_path / 'a.zip' / 'b.csv').features == ['weight', 'count']
+
+
 @pytest.mark.parametrize('index', ['id', ['a', 'b'], 'count', 'user_id'])
 def test_the_index_of_pandas_is_no_feature(tmp_path, index):
   frame = FRAME.assign(id=[7, 5, 6, 4], a=0, b=[3, 1, 2, 0])
@@ -105,6 +112,12 @@ def test_a_column_of_lists_is_many_features(tmp_path):
   both = pa.table([pa.array(['a', 'b']), [1, 2], [3, 4]], ['class', 'x', 'x'])
   pyarrow.parquet.write_table(both, tmp_path / 'mine.parquet')
   refused(tmp_path / 'mine.parquet', "'x'")
+
+
+def test_lists_of_another_length_in_a_later_batch(tmp_path, monkeypatch):
+  monkeypatch.setattr(tables, '_ROWS', 1)
+  (tmp_path / 'a.jsonl').write_text('{"class": 1, "v": [1]}\n{"class": 2, "v": [1, 2]}\n')
+  refused(tmp_path / 'a.jsonl', 'line 2 .*length')
 
 
 def test_lists_and_objects_of_json(tmp_path):

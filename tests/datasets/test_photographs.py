@@ -193,7 +193,8 @@ def test_bad_input_is_one_sentence(tmp_path):
   write(split / 'federated_train.csv', 'ann,cat/0.jpg', header='user_id,image_id')
   refused('class')
   one = images_on_disk.classes(tmp_path / 'one', {'cat': 3})
-  refused('one class only', one, 'class')
+  for split in ('class', 'iid:2'):
+    refused('one class only; put', one, split)
   for file in one.glob('*/*'):
     file.write_bytes(images_on_disk.encoded(images_on_disk.quarters())[:60])
   refused(r'cat/0\.jpg', one, 'class')

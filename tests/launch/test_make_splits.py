@@ -24,6 +24,7 @@ from tests.datasets import (
   landmarks_on_disk as landmarks,
   sop_on_disk as sop,
 )
+from tests.datasets.leaf import on_disk as leaf
 from tests.launch import light, test_compare
 from tff_xc import errors
 
@@ -329,6 +330,21 @@ def test_differences_from_what_was_published_are_told(name, tmp_path, capsys):
   said = capsys.readouterr().err
   assert f'{fact} {summary["facts"][fact]}, published {published}' in said
   assert f'{setting} {value}, published' in said
+
+
+def test_a_user_of_both_parts_of_leaf_has_its_test_examples(tmp_path):
+  users = {'ann': ([0, 0], [0, 1]), 'bob': ([0], [1])}
+  leaf.write(tmp_path / 'in' / 'train' / 'a.json', users)
+  leaf.write(tmp_path / 'in' / 'test' / 'a.json', {**users, 'cy': ([0], [0])})
+  make('users', tmp_path / 'in', tmp_path / 'out')
+  rows = test_compare.read_csv(tmp_path / 'out' / 'test.csv')
+  assert [row['user_id'] for row in rows] == ['ann', 'ann', 'bob', 'NA']
+
+
+def test_columns_that_a_rule_does_not_read_are_refused(tmp_path):
+  source = distributed('sop', tmp_path / 'in')
+  with pytest.raises(errors.InputError, match='--user_column'):
+    make('sop', source, tmp_path / 'out', {**COLUMNS, 'user': 'who'})
 
 
 def test_an_input_that_is_none_or_too_small(tmp_path):

@@ -16,9 +16,7 @@ DATA = {
 
 
 def read(path):
-  found = {}
-  users = leaf_users.read_all([path], lambda _, user, x, y: found.update({user: (x, y)}))
-  return users, found
+  return leaf_users.read_all([path], lambda x, y, _: (x, y))
 
 
 @pytest.mark.parametrize('indent', [None, 2])
@@ -31,8 +29,8 @@ def test_reads_what_was_written(tmp_path, indent):
       content[key] = content[key][::order]
     content = {'hierarchies': [['x', {}]], 'version': 12345, **content}
     path.write_text(json.dumps(content, indent=indent))
-    users, found = read(path)
-    assert users == list(DATA)[::order]
+    found = read(path)
+    assert list(found) == list(DATA)[::order]
     assert found == DATA
 
 
@@ -61,6 +59,8 @@ def changed(**parts):
     (changed(user_data={'ann': TWO['user_data']['ann']}), "'bob'"),
     (changed(users=['ann'], num_samples=[1]), "'bob'"),
     (changed(users=['ann', 'ann', 'bob'], num_samples=[1, 1, 1]), 'users'),
+    (changed(users=[1, 2]), 'users'),
+    (changed(users=[['ann'], ['bob']]), 'users'),
     (changed(user_data={'ann': [], 'bob': []}), "'ann'"),
     (GOOD.replace('"user_data": {', '"user_data": {"ann":{"x":[],"y":[]},'), 'there twice'),
   ],

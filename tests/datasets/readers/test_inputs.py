@@ -116,8 +116,10 @@ def test_extreme_classification_text(tmp_path):
 
 def test_columns_of_what_is_no_table_and_too_many_labels(tmp_path):
   (tmp_path / 'a_train.txt').write_text('1 5 2000000000\n2 2:1\n')
-  with pytest.raises(errors.InputError, match='--label_column=c names'):
-    read(tmp_path, label='c')
+  for columns in ({'label': 'c'}, {'label': ''}, {'user': ''}):
+    [(role, name)] = columns.items()
+    with pytest.raises(errors.InputError, match=f'--{role}_column={name} names'):
+      read(tmp_path, **columns)
   with pytest.raises(errors.InputError, match='at most 16,777,216 classes'):
     read(tmp_path)
 

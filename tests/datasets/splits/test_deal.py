@@ -78,6 +78,9 @@ def test_a_file_says_who_has_what(tmp_path):
   write(tmp_path / 't.csv', 'image_id,class', '4,b')
   with pytest.raises(errors.InputError, match='example 4 is a'):
     parts(labelled(), split=split, test_file=test)
+  for given in (split, 'class'):
+    with pytest.raises(errors.InputError, match='leave out --test_file'):
+      parts(labelled(test=np.array([5])), split=given, test_file=test)
 
 
 @pytest.mark.parametrize(

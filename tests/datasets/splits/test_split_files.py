@@ -85,9 +85,13 @@ def test_a_split_is_written_in_one_step(tmp_path):
   found = partition_of(path)
   assert found.client_ids == ['a, "b"', 'd']
   assert found.of_client(0).tolist() == [3, 0]
-  for client, error in (({'a': [9]}, IndexError), ({'a ': [0]}, errors.InputError)):
+  for client, where, error in (
+    ('a', 9, IndexError),
+    ('a ', 0, errors.InputError),
+    ('NA', 0, errors.InputError),
+  ):
     with pytest.raises(error):
-      split_files.write(path, partition.of_clients(client), DATA)
+      split_files.write(path, partition.of_clients({client: [where]}), DATA)
   assert [p.name for p in tmp_path.iterdir()] == ['split.csv']
   assert partition_of(path).client_ids == found.client_ids
 
