@@ -6,13 +6,16 @@ import errno
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
 import launch
-from tff_xc import errors, interrupts, lean_tensorflow, wording
+from datasets import cache_folder
+from tff_xc import errors, files, interrupts, lean_tensorflow, wording
+from tff_xc.report import pictures
 
 # A command lists all its flags if one of these arguments is given.
 HELP_ALL = ('--help=all', '--helpfull')
@@ -25,11 +28,13 @@ def run(
   main: Callable[[Sequence[str]], None],
   usage: str,
   narrow: Callable[[Sequence[str]], str | None] | None = None,
+  takes_arguments: bool = True,
 ) -> None:
   """Parses `sys.argv`, calls `main` with the arguments that are not flags, and exits.
 
   With --help, `narrow` is called instead of `main`. `narrow` deletes the flags that --help
-  leaves out, and may return a text that replaces `usage`.
+  leaves out, and may return a text that replaces `usage`. If `takes_arguments` is false,
+  arguments that are not flags are refused.
 
   Exit status:
     0: done
@@ -52,6 +57,9 @@ def run(
       given = [arg for arg in sys.argv if arg not in _HELP]
       arguments = _parse(given)
       if len(given) == len(sys.argv):
+        if arguments and not takes_arguments:
+          raise errors.InputError(f'{arguments[0]!r} is no flag; flags are written --name=value')
+        _use_shared_flags()
         main(arguments)
       else:
         usage = (narrow(arguments) if narrow else None) or usage
@@ -145,6 +153,19 @@ def _expanded(value: Any) -> Any:
     return [_expanded(one) for one in value]
   is_in_home = isinstance(value, str) and value.startswith('~/')
   return os.path.expanduser(value) if is_in_home else value
+
+
+def _use_shared_flags() -> None:
+  """Makes this process and its child processes use --cache_dir and --picture_format."""
+  given = {n: flags.FLAGS[n].value for n in ('cache_dir', 'picture_format') if n in flags.FLAGS}
+  if given.get('picture_format') is not None:
+    pictures.use_formats(given['picture_format'])
+  if given.get('cache_dir'):
+    chosen = os.path.abspath(given['cache_dir'])
+    with files.writing(f'--cache_dir={chosen}', 'name another'):
+      os.makedirs(chosen, exist_ok=True)
+      tempfile.TemporaryFile(dir=chosen).close()
+    os.environ[cache_folder.VARIABLE] = chosen
 
 
 def define_float(name: str, default: float | None, text: str, least: float, most: float) -> None:

@@ -10,10 +10,10 @@ requests.csv, audit.csv, updates.csv and audit.png.
 Requests: the audit assumes that the server knows the algorithm and its settings, but not the
 clients' random numbers. (In a simulation, the server knows these numbers; see
 --request_randomness.) After each request of a client, the server computes by Bayes' rule the
-posterior probability that a class belongs to the client. The audit covers every
---negatives_schedule, even if no run uses it. AUC is the area under the ROC curve of this
-posterior over all classes. The server "knows" a class if its posterior is above 1/2. With N
-clients in all and K clients per round, a client sends a request every N / K rounds.
+posterior probability that a class belongs to the client. If all runs sample negatives for single
+labels, the audit also covers the other values of --negatives_schedule. AUC is the area under the
+ROC curve of this posterior over all classes. The server "knows" a class if its posterior is above
+1/2. With N clients in all and K clients per round, a client sends a request every N / K rounds.
 
 Updates: a client's update changes the class rows of the client's own classes and other class
 rows. One AUC measures how well the size of a row's change separates the own classes from the
@@ -41,7 +41,7 @@ from launch import app, settings as settings_lib
 from tasks import configuration, experiment
 from tff_xc import errors, files, wording
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.lazy import pd, tf
+from tff_xc.lazy import Lazy, pd, tf
 from tff_xc.measure import communication
 from tff_xc.report import audit as report, run_files, text_table
 from tff_xc.round import randomness
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
   from tff_xc.data import client_data
   from tff_xc.round import algorithm as algorithm_lib
 
+leakage = Lazy('tff_xc.measure.leakage')
+sparse = Lazy('tff_xc.data.sparse')
+
 # Settings of single schedules. The audit covers all schedules, so a user may always give them.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
 # The audit uses the updates of at most _UPDATES clients, and the losses of at most _LOSSES training
@@ -58,44 +61,7 @@ _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
 _UPDATES, _LOSSES = 20, 2000
 
 
-def _define_flags() -> None:
-  flags.DEFINE_list('run_dir', [], 'run directories to audit, separated by commas')
-  flags.DEFINE_string(
-    'output',
-    None,
-    "directory for the results. Default: the folder 'audit' in the first --run_dir; without"
-    " --run_dir, the folder 'audits'",
-  )
-  flags.DEFINE_integer(
-    'audit_clients', 50, 'number of clients to audit, drawn with the seed', 1, 10_000
-  )
-  flags.DEFINE_integer(
-    'audit_requests', 20, 'number of requests that each client sends to the server', 1, 1000
-  )
-  flags.DEFINE_integer(
-    'audit_seeds',
-    1,
-    "number of times to repeat the audit, with seeds that count up from the run's seed. Each"
-    ' seed draws other clients and requests; the weights of a trained run stay the same',
-    1,
-    100,
-  )
-  flags.DEFINE_float(
-    'update_clip', None, 'also audit updates that are clipped to this L2 norm', 1e-30, 1e30
-  )
-  flags.DEFINE_float(
-    'update_noise',
-    None,
-    'also audit clipped updates to which each client adds Gaussian noise. The standard deviation'
-    ' of the noise is this value times --update_clip',
-    0,
-    1e6,
-  )
-  settings_lib.define_experiment_flags()
-
-
 def main(arguments) -> None:
-  settings_lib.refuse_arguments(arguments)
   values, changes = flags.FLAGS, settings_lib.changes()
   if values.update_noise and values.update_clip is None:
     raise errors.InputError(
@@ -112,7 +78,6 @@ def main(arguments) -> None:
     )
   else:
     config = _config()
-  settings_lib.use_cache_dir()
   run(
     values.run_dir,
     config,
@@ -257,8 +222,7 @@ def run(
     'audit': report.of_schedules(of_requests, pd.DataFrame(costs)),
   }
   _show(frames, first, settings)
-  with files.writing(where, 'name another --output'):
-    where.mkdir(parents=True, exist_ok=True)
+  with files.folder(where):
     for name, frame in frames.items():
       with files.replacing(where / f'{name}.csv') as temporary:
         frame.to_csv(temporary, index=False)
@@ -373,7 +337,6 @@ def _of_class_rows(
   subject: Subject, clients: Sequence[int], count: int
 ) -> Iterator[dict[str, Any]]:
   """Yields how much the first requests for class rows reveal, for 1 to `count` requests."""
-  from tff_xc.measure import leakage
   from tff_xc.round import observed, randomized
 
   model, request = subject.algorithm.model, subject.request
@@ -426,7 +389,6 @@ def _of_class_rows(
 
 def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any]]:
   """Yields how much the server learns if it knows a client's buckets in all hash tables."""
-  from tff_xc.measure import leakage
 
   rows_of = subject.rows_of_labels
   if rows_of.shape[1] == 1:
@@ -449,7 +411,6 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
   A client requests exactly the features of the examples that it uses in a round, so the server
   learns all these features.
   """
-  from tff_xc.data import sparse
 
   train = subject.dataset.train
   for table in subject.algorithm.tables[1:]:
@@ -479,7 +440,6 @@ def _of_features(subject: Subject, clients: Sequence[int], count: int) -> Iterat
 
 def _updates(subject: Subject, settings: Settings) -> list[dict[str, Any]]:
   """Returns how much updates and losses reveal, as means of AUCs over clients."""
-  from tff_xc.measure import leakage
   from tff_xc.round import cohort, observed
 
   train, rows_of = subject.dataset.train, subject.rows_of_labels
@@ -542,8 +502,6 @@ def _membership(subject: Subject) -> float | None:
   Returns None if the data have no test examples, if examples have label sets, or if a label has
   several class rows.
   """
-  from tff_xc.data import sparse
-  from tff_xc.measure import leakage
 
   model, weights = subject.algorithm.model, subject.weights
   train, pool = subject.dataset.train, subject.dataset.test
@@ -566,5 +524,38 @@ def _membership(subject: Subject) -> float | None:
 
 
 if __name__ == '__main__':
-  _define_flags()
-  app.run(main, __doc__, settings_lib.narrow_help)
+  # Flags are not defined at import, because other commands have flags with the same names.
+  flags.DEFINE_list('run_dir', [], 'run directories to audit, separated by commas')
+  flags.DEFINE_string(
+    'output',
+    None,
+    "directory for the results. Default: the folder 'audit' in the first --run_dir; without"
+    " --run_dir, the folder 'audits'",
+  )
+  flags.DEFINE_integer(
+    'audit_clients', 50, 'number of clients to audit, drawn with the seed', 1, 10_000
+  )
+  flags.DEFINE_integer(
+    'audit_requests', 20, 'number of requests that each client sends to the server', 1, 1000
+  )
+  flags.DEFINE_integer(
+    'audit_seeds',
+    1,
+    "number of times to repeat the audit, with seeds that count up from the run's seed. Each"
+    ' seed draws other clients and requests; the weights of a trained run stay the same',
+    1,
+    100,
+  )
+  app.define_float(
+    'update_clip', None, 'also audit updates that are clipped to this L2 norm', 1e-30, 1e30
+  )
+  app.define_float(
+    'update_noise',
+    None,
+    'also audit clipped updates to which each client adds Gaussian noise. The standard deviation'
+    ' of the noise is this value times --update_clip',
+    0,
+    1e6,
+  )
+  settings_lib.define_experiment_flags()
+  app.run(main, __doc__, settings_lib.narrow_help, takes_arguments=False)

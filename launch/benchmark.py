@@ -527,8 +527,9 @@ def main(arguments: list[str]) -> None:
     sys.exit(1)
 
 
-def _define_flags() -> None:
-  peers = [peer for benchmark in BENCHMARKS.values() for peer in benchmark.peers]
+if __name__ == '__main__':
+  # Flags are not defined at import, because other commands have flags with the same names.
+  _peers = [peer for benchmark in BENCHMARKS.values() for peer in benchmark.peers]
   flags.DEFINE_string('output', None, 'JSON file to write')
   flags.DEFINE_list(
     'contenders',
@@ -539,7 +540,7 @@ def _define_flags() -> None:
   flags.DEFINE_list(
     'peers',
     [],
-    f'additional contenders NAME=INTERPRETER. NAME is one of {", ".join(peers)}. INTERPRETER is the'
+    f'additional contenders NAME=INTERPRETER. NAME is one of {", ".join(_peers)}. INTERPRETER is the'
     ' python of an environment that has the package that NAME needs',
   )
   flags.DEFINE_integer('passes', 9, 'number of undisturbed passes to measure', lower_bound=1)
@@ -558,14 +559,9 @@ def _define_flags() -> None:
     least=0.1,
     most=86_400.0,
   )
-  for name in _SIZES:
-    having = [found.name for found in BENCHMARKS.values() if name in found.sizes]
-    flags.DEFINE_list(name, None, f'size of the work, if NAME is {" or ".join(having)}')
-
-
-if __name__ == '__main__':
-  # Flags are not defined at import, because other commands have flags with the same names.
-  _define_flags()
+  for _name in _SIZES:
+    _having = [found.name for found in BENCHMARKS.values() if _name in found.sizes]
+    flags.DEFINE_list(_name, None, f'size of the work, if NAME is {" or ".join(_having)}')
   width = max(map(len, BENCHMARKS))
   told = [f'  {name:{width}}  {found.summary}' for name, found in BENCHMARKS.items()]
   app.run(main, '\n'.join([__doc__, 'NAME is one of', *told, '']))

@@ -143,8 +143,7 @@ def write_files(path: pathlib.Path, markdown: str, csv: str, figure) -> str:
 
   Returns a line that names the files.
   """
-  with files.writing(path.parent, 'name another --output'):
-    path.parent.mkdir(parents=True, exist_ok=True)
+  with files.folder(path.parent):
     for suffix, text in (('.md', markdown), ('.csv', csv)):
       with files.replacing(path.with_suffix(suffix)) as temporary:
         temporary.write_text(text, encoding='utf-8')
@@ -266,7 +265,9 @@ def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
       else:
         below[:] = sorted(name for name in below if not name.startswith('.'))
     if not runs:
-      what = 'no run lies in it' if directory.is_dir() else 'it does not exist'
+      what = 'it is no directory' if directory.exists() else 'it does not exist'
+      if directory.is_dir():
+        what = 'no run lies in it'
       raise errors.InputError(
         f'{directory} is no run directory, {what}; give the --run_dir of a '
         'launch.train command, or a directory with several runs.'
@@ -289,7 +290,6 @@ def main(arguments: Sequence[str]) -> None:
     print(f'written: {values.csv}')
     return
   names += ('relative_to', 'columns')
-  settings.use_picture_format()
   text = compare(arguments, **{name: values[name].value for name in names})
   print(text, end='')
 

@@ -20,7 +20,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -48,41 +47,7 @@ FILES = {'tflite': 'model.tflite', 'onnx': 'model.onnx', 'npz': 'model.npz'}
 _SELECT = (description_lib.SPARSE, description_lib.CHARACTERS)
 
 
-def _define_flags() -> None:
-  flags.DEFINE_string('run_dir', None, 'directory of the run to export')
-  flags.DEFINE_string(
-    'output', None, 'folder to write: a new one, or one that contains only an earlier export'
-  )
-  formats = ('saved_model', *FILES)
-  flags.DEFINE_enum('format', 'saved_model', formats, 'format of the model file')
-  flags.DEFINE_string(
-    'round',
-    'chosen',
-    'checkpoint to export. chosen: the best round if the run chose it by a validation or client'
-    ' score and without --dp, otherwise the last round; last: the last round; best: the round with'
-    " the best score of --best_by (if the run did not measure this score: of the task's main"
-    ' score); or the number of a round. A run keeps its last three checkpoints and the best one',
-  )
-  flags.DEFINE_integer(
-    'top', 5, 'number of best classes that the model returns for an input', lower_bound=1
-  )
-  flags.DEFINE_enum(
-    'quantize',
-    None,
-    ('float16', 'int8'),
-    'format of the weights in a tflite file. int8 is dynamic range quantization, which needs no'
-    ' examples',
-  )
-  settings.define_named_flags(
-    encoder='network of the run, if it has the form MODULE:FUNCTION',
-    data_dir="path of the run's data for --calibrate, if they have moved since the run was trained",
-  )
-  settings.define_calibration_flags('the model is written')
-  settings.define_cache_flag()
-
-
 def main(arguments) -> None:
-  settings.refuse_arguments(arguments)
   values = flags.FLAGS
   for name, what in (('run_dir', 'the directory of a run'), ('output', 'the folder to write')):
     if not values[name].value:
@@ -93,7 +58,7 @@ def main(arguments) -> None:
   if values.format == 'npz':
     settings.refuse(['top'], f'does not apply with {how}, which has only weights; leave it out')
   calibrate = settings.calibration()
-  settings.use_cache_dir()
+  settings.check_of('calibrate', ['data_dir'])
   run(
     values.run_dir,
     values.output,
@@ -199,8 +164,8 @@ def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
       folder = pathlib.Path(temporary) / path.name
       folder.mkdir()
       yield folder
-      if path.exists():
-        shutil.rmtree(path)
+      if path.exists():  # Deleting takes longer than renaming, so it comes last.
+        path.rename(pathlib.Path(temporary) / f'{path.name}.old')
       folder.rename(path)
   except (OSError, tf.errors.OpError) as e:
     why = getattr(e, 'strerror', None) or str(e).splitlines()[0]
@@ -459,5 +424,34 @@ def _readme(card: Mapping[str, Any]) -> str:
 
 
 if __name__ == '__main__':
-  _define_flags()
-  app.run(main, __doc__)
+  # Flags are not defined at import, because other commands have flags with the same names.
+  flags.DEFINE_string('run_dir', None, 'directory of the run to export')
+  flags.DEFINE_string(
+    'output', None, 'folder to write: a new one, or one that contains only an earlier export'
+  )
+  flags.DEFINE_enum('format', 'saved_model', ('saved_model', *FILES), 'format of the model file')
+  flags.DEFINE_string(
+    'round',
+    'chosen',
+    'checkpoint to export. chosen: the best round if the run chose it by a validation or client'
+    ' score and without --dp, otherwise the last round; last: the last round; best: the round with'
+    " the best score of --best_by (if the run did not measure this score: of the task's main"
+    ' score); or the number of a round. A run keeps its last three checkpoints and the best one',
+  )
+  flags.DEFINE_integer(
+    'top', 5, 'number of best classes that the model returns for an input', lower_bound=1
+  )
+  flags.DEFINE_enum(
+    'quantize',
+    None,
+    ('float16', 'int8'),
+    'format of the weights in a tflite file. int8 is dynamic range quantization, which needs no'
+    ' examples',
+  )
+  settings.define_named_flags(
+    encoder='network of the run, if it has the form MODULE:FUNCTION',
+    data_dir="path of the run's data for --calibrate, if they have moved since the run was trained",
+  )
+  settings.define_calibration_flags('the model is written')
+  settings.define_cache_flag()
+  app.run(main, __doc__, takes_arguments=False)

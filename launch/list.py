@@ -92,7 +92,7 @@ def _benchmarks(width: int) -> str:
 def _values(size) -> str:
   """Returns a size as text, or several sizes, separated by commas."""
   values = list(map(str, size)) if isinstance(size, tuple) else [str(size)]
-  return ','.join(values) if len(values) <= 3 else f'{values[0]}..{values[-1]}'
+  return ','.join(values)
 
 
 def _tables(width: int) -> str:

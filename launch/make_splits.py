@@ -74,7 +74,6 @@ def main(arguments: Sequence[str]) -> None:
   """Makes or inspects the split that the command line names."""
   values = flags.FLAGS
   columns = {n: values[f'{n}_column'].value for n in ('label', 'user', 'id')}
-  settings.use_picture_format()
   if values.inspect is not None:
     others = ('input', 'seed', 'test_fraction', 'test_per_class', *_flags())
     for given in [*arguments, *(f'--{n}' for n in others if values[n].present)]:
@@ -93,7 +92,6 @@ def main(arguments: Sequence[str]) -> None:
   for name in ('input', 'output'):
     if not values[name].value:
       raise errors.InputError(f'--{name} is missing; give --input=DATA and --output=DIR')
-  settings.use_cache_dir()
   print(make(request, values.input, columns, values.output), end='')
 
 
@@ -117,7 +115,8 @@ def _usage(arguments: Sequence[str]) -> str:
   return '\n'.join([__doc__, 'RULE is one of', *lines])
 
 
-def _define_flags() -> None:
+if __name__ == '__main__':
+  # Flags are not defined at import, because other commands have flags with the same names.
   flags.DEFINE_string(
     'input',
     None,
@@ -158,10 +157,6 @@ def _define_flags() -> None:
   )
   settings.define_cache_flag()
   settings.define_picture_flag()
-  for name, meaning in _flags().items():
-    flags.DEFINE_string(name, None, meaning)
-
-
-if __name__ == '__main__':
-  _define_flags()
+  for _name, _meaning in _flags().items():
+    flags.DEFINE_string(_name, None, _meaning)
   app.run(main, __doc__, _usage)

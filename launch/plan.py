@@ -496,11 +496,8 @@ def _state_bytes(algorithm) -> int:
 
 
 def main(arguments: Sequence[str]) -> None:
-  settings.refuse_arguments(arguments)
-  settings.use_cache_dir()
-  settings.use_picture_format()
   values, changes = flags.FLAGS, settings.changes()
-  own = ('task', 'algorithm', 'measure', *_NUMBERS)
+  own = ('task', 'algorithm', 'measure', 'json', 'output', *_NUMBERS)
   given = {*changes, *(name for name in own if values[name].present)}
   if not given:
     from launch import machine
@@ -527,6 +524,13 @@ def main(arguments: Sequence[str]) -> None:
   print(json.dumps(found, indent=2) + '\n' if values.json else text, end='')
 
 
+def _narrow(arguments: Sequence[str]) -> None:
+  """With several algorithms, --help lists the same flags as without --algorithm."""
+  if ',' in (flags.FLAGS.algorithm or ''):
+    flags.FLAGS.algorithm = None
+  settings.narrow_help(arguments)
+
+
 if __name__ == '__main__':
   # Flags are not defined at import, because other commands have flags with the same names.
   settings.define_experiment_flags()
@@ -541,4 +545,4 @@ if __name__ == '__main__':
   flags.DEFINE_string(
     'output', None, 'folder to write plan.json to, and plan.png, a picture of the message sizes'
   )
-  app.run(main, __doc__, settings.narrow_help)
+  app.run(main, __doc__, _narrow, takes_arguments=False)

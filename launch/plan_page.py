@@ -179,8 +179,7 @@ def write(found: Mapping, folder: str) -> str:
     'MB (10^6 bytes)',
   )
   ax.legend()
-  with files.writing(path, 'name another --output'):
-    path.mkdir(parents=True, exist_ok=True)
+  with files.folder(path):
     files.write_json(path / 'plan.json', found)
     pictures.save(figure, path / 'plan.png')
   return f'written to {path}: plan.json, plan.png\n'

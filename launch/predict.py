@@ -98,8 +98,6 @@ def main(arguments) -> None:
     value = values[name].value
     if value and not value.endswith(endings):
       raise errors.InputError(f'--{name}={value}: expected {" or ".join(endings)}')
-  settings.use_cache_dir()
-  settings.use_picture_format()
   from launch import prediction
 
   prediction.run(

@@ -193,14 +193,14 @@ def _writer(output: str | None, heading: list[str]) -> Iterator[Callable]:
     classes = sum(name.startswith('class_') for name in heading)
 
     def show(row):
-      pairs = [
-        f'{wording.shown(name)} {value}'
-        for name, value in zip(row[1::2], row[2::2], strict=True)
-        if name  # A name is empty if the user already has all other items.
-      ]
-      near = '; nearest: ' + ', '.join(pairs[classes:]) if pairs[classes:] else ''
-      nothing = 'no new item' if row[1:] else 'left out'
-      told = ', '.join(pairs[:classes]) + near or nothing
+      cells = list(zip(row[1::2], row[2::2], strict=True))
+      best, nearest = (
+        # A name is empty if the user already has all other items.
+        ', '.join(f'{wording.shown(name)} {value}' for name, value in part if name)
+        for part in (cells[:classes], cells[classes:])
+      )
+      nothing = 'no new item' if cells else 'left out'
+      told = (best or nothing) + (f'; nearest: {nearest}' if nearest else '')
       print(f'{wording.shown(row[0])}:', told)
 
     yield show
@@ -295,12 +295,9 @@ def of_file(folder: str) -> Model:
 
 def _saved_model(path: pathlib.Path) -> Callable:
   loaded = tf.saved_model.load(str(path))
-
-  def call(arguments):  # `loaded` must stay alive, because it owns the signature's variables.
-    signature = loaded.signatures['serving_default']
-    return signature(**{name: tf.constant(x) for name, x in arguments.items()})
-
-  return call
+  call = loaded.signatures['serving_default']
+  # `loaded` must stay alive, because it owns the signature's variables.
+  return lambda arguments, kept=loaded: call(**{n: tf.constant(x) for n, x in arguments.items()})
 
 
 def _tflite(path: pathlib.Path) -> Callable:
@@ -392,7 +389,7 @@ class _Neighbors:
     """Appends the names and distances of the nearest inputs to `rows`, one row per input."""
     queries = neighbors_lib.unit(embeddings)
     found = self._without_self(self._index, queries, block.keys)
-    if len(self._first) * _BLOCK < _CHECKED:
+    if sum(len(keys) for _, keys, _ in self._first) < _CHECKED:
       self._first.append((queries, block.keys, found))
     apart = neighbors_lib.distances(queries, self._index.points, found)
     for row, label, numbers, far in zip(rows, _texts(block), found, apart, strict=True):

@@ -57,8 +57,6 @@ def main(arguments: Sequence[str]) -> None:
   )
   planned = plan.plan_all(found, request)
   lines.refuse_others(request.output, [each.name for each in found])
-  settings.use_cache_dir()
-  settings.use_picture_format()
   if values.needs:
     plan.tell_needs(planned, request)
     return

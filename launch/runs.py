@@ -91,10 +91,8 @@ def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pat
   If the name is too long for file systems, the function cuts the name, and appends a digest of
   the whole name.
   """
-  words = [*first]
-  for name, value in values.items():
-    words.append(f'{name}={re.sub("[^A-Za-z0-9.+-]", "-", text_of(value))}')
-  whole = '_'.join(words)
+  texts = {name: re.sub('[^A-Za-z0-9.+-]', '-', text_of(v)) for name, v in values.items()}
+  whole = '_'.join([*first, *(f'{name}={text}' for name, text in texts.items())])
   if len(whole) <= _LONGEST_NAME:
     return root / whole
   digest = hashlib.sha256(whole.encode()).hexdigest()[:12]

@@ -1,8 +1,6 @@
 """Defines, checks and resolves the flags of a run, without importing TensorFlow."""
 
-import os
 import sys
-import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -11,10 +9,10 @@ from absl import flags
 from datasets import cache_folder
 from launch import app
 from tasks import configuration, registry as tasks
-from tff_xc import errors, files
+from tff_xc import errors
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.options import hyperparameters as hp
-from tff_xc.report import pictures, run_files
+from tff_xc.report import run_files
 
 # The flags that --help lists besides --task, --algorithm and --run_dir. Most runs need them.
 COMMON = ('data_dir', 'split', 'encoder', 'rounds', 'eval_every', 'seed')
@@ -35,7 +33,12 @@ _RUNTIME = (
 )
 _HELD_OUT = 'data_dir', 'client_test_fraction', 'unseen_clients'
 _SERVER = 'server_', 'robust_', 'clipping_'
-_PARSERS = {int: flags.IntegerParser, float: flags.FloatParser, str: flags.ArgumentParser}
+_DEFINERS = {
+  bool: flags.DEFINE_bool,
+  int: flags.DEFINE_integer,
+  float: flags.DEFINE_float,
+  str: flags.DEFINE_string,
+}
 _CHOSEN = {'task': tasks.TASKS, 'algorithm': algorithms.ALGORITHMS}
 
 
@@ -50,30 +53,14 @@ def define_experiment_flags(without: Collection[str] = ()) -> None:
     text = f'one of {", ".join(entries)}. `python -m launch.list {name}s` describes them'
     flags.DEFINE_string(name, None, f'{text}. --help=all lists all flags')
   define_cache_flag()
-  groups: dict[str, list] = {group: [] for group in _GROUPS}
-  for parameter in parameters().values():
-    if parameter.name not in without:
-      groups[_group(parameter.name)].append(parameter)
-  for group, members in groups.items():
-    define_flags(members, group)
-
-
-def define_flags(of: Iterable[hp.Hyperparameter], group: str = '') -> None:
-  """Defines a flag for each parameter.
-
-  The default of each flag is None, so that `changes` can tell which flags the user set.
-  """
-  for parameter in of:
-    kind = type(parameter.default)
-    text = parameter.help
-    if parameter.choices:
-      text += ' (' + '|'.join(parameter.choices) + ')'
-    # --help lists flags with the same `module_name` together.
-    more = {'module_name': group} if group else {}
-    if kind is bool:
-      flags.DEFINE_bool(parameter.name, None, text, **more)
-    else:
-      flags.DEFINE(_PARSERS[kind](), parameter.name, None, text, **more)
+  group_of = {name: _group(name) for name in parameters() if name not in without}
+  for name in sorted(group_of, key=lambda name: _GROUPS.index(group_of[name])):
+    parameter = parameters()[name]
+    choices = f' ({"|".join(parameter.choices)})' if parameter.choices else ''
+    # The default is None, so that `changes` can tell which flags the user set. --help lists flags
+    # with the same `module_name` together.
+    define = _DEFINERS[type(parameter.default)]
+    define(name, None, parameter.help + choices, module_name=group_of[name])
 
 
 def _group(name: str) -> str:
@@ -203,7 +190,7 @@ def define_jobs_flag() -> None:
 
 
 def define_cache_flag() -> None:
-  """Defines `--cache_dir`. `use_cache_dir` applies it."""
+  """Defines `--cache_dir`. `launch.app` applies it."""
   flags.DEFINE_string(
     'cache_dir',
     None,
@@ -212,40 +199,14 @@ def define_cache_flag() -> None:
   )
 
 
-def use_cache_dir() -> None:
-  """Makes this process and its child processes use `--cache_dir`, if it is given."""
-  if not flags.FLAGS.cache_dir:
-    return
-  chosen = os.path.abspath(flags.FLAGS.cache_dir)
-  with files.writing(f'--cache_dir={chosen}', 'name another'):
-    os.makedirs(chosen, exist_ok=True)
-    tempfile.TemporaryFile(dir=chosen).close()
-  os.environ[cache_folder.VARIABLE] = chosen
-
-
 def define_picture_flag() -> None:
-  """Defines `--picture_format`. `use_picture_format` applies it."""
+  """Defines `--picture_format`. `launch.app` applies it."""
   flags.DEFINE_string(
     'picture_format',
     None,
     "also write each picture as pdf, svg or both ('pdf,svg'), with editable text. The program"
     ' always writes a .png',
   )
-
-
-def use_picture_format() -> None:
-  """Makes this process and its child processes also write pictures in other formats.
-
-  `--picture_format` names these formats, if it is given.
-  """
-  if flags.FLAGS.picture_format is not None:
-    pictures.use_formats(flags.FLAGS.picture_format)
-
-
-def refuse_arguments(arguments) -> None:
-  """Refuses arguments of a command line that are not flags."""
-  if arguments:
-    raise errors.InputError(f'{arguments[0]!r} is no flag; flags are written --name=value')
 
 
 def refuse(names: Iterable[str], why: str) -> None:
@@ -271,8 +232,3 @@ def changes() -> dict[str, Any]:
   values = flags.FLAGS
   known = [name for name in parameters() if name in values]
   return {n: values[n].value for n in known if values[n].value is not None}
-
-
-def resolve() -> dict[str, Any]:
-  """Returns the content of config.json from the parsed flags of `launch.train`."""
-  return configuration.resolve(*given())

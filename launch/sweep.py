@@ -121,14 +121,14 @@ def write(
 
   runs_lib.check_data(runs)
   config = runs[0].config
-  if config.get('best_by') in catalog.FOR_CHOOSING:
-    metric = metric or config['best_by']
   points: dict[str, list[runs_lib.Run]] = {}
   for run in runs:
     points.setdefault(run.point, []).append(run)
   table = _table(points, failures, metric)
   measured = tables.measured(table)
-  metric = metric or next(iter([*measured, *catalog.SCORES]))
+  by = config.get('best_by')
+  chosen = [by] if by in measured and by in catalog.FOR_CHOOSING else []
+  metric = metric or next(iter([*chosen, *measured, *catalog.SCORES]))
   column = tables.column(metric)
   score = catalog.SCORES.get(metric)  # None: the metric is a target.
   heading = score.heading if score else column.heading
@@ -163,8 +163,8 @@ def write(
     table.loc[best, 'algorithm'] += ' *'
   most = {run.config['rounds'] for run in runs}
   rounds = wording.count(max(most), 'round')
-  title = f'{methods.title(config["algorithm"])} on {config["task"]}, '
-  title += f'up to {rounds}' if len(most) > 1 else rounds
+  until = 'up to ' if len(most) > 1 else ''
+  title = f'{methods.title(config["algorithm"])} on {config["task"]}, {until}{rounds}'
   scores = table.reindex(columns=[f'{column.key}_mean', f'{column.key}_std']).to_numpy()
   is_fraction = score is not None and score.unit == 'fraction'
   figure = curves.sweep_figure(
@@ -207,21 +207,20 @@ def _table(
 
 
 def main(arguments) -> None:
-  settings.refuse_arguments(arguments)
   values = flags.FLAGS
   task, algorithm, given = settings.given()
   if not values.grid:
     raise errors.InputError('--grid is missing, such as --grid=client_learning_rate:0.01,0.1')
   metric = values.metric and compare.check_metric(values.metric)
-  measured = tasks.get(task).metrics
-  if metric and metric.split(':')[0] not in measured:
-    raise errors.InputError(f'--metric={metric}: {task} measures {", ".join(measured)}')
   output = pathlib.Path(values.output or f'runs/sweep_{task}_{algorithm}')
   grid = points(values.grid, settings.parameters())
   seeds = runs_lib.seeds(values.seeds)
   runs = plan(task, algorithm, given, grid, seeds, output)
-  settings.use_cache_dir()
-  settings.use_picture_format()
+  config = runs[0].config
+  measured = [*tasks.get(task).metrics, *configuration.more_metrics(config)]
+  measured += catalog.OF_CLIENTS if config['evaluate_clients'] else ()
+  if metric and metric.split(':')[0] not in measured:
+    raise errors.InputError(f'--metric={metric}: {task} measures {", ".join(measured)}')
   print(sweep(runs, given, output, values.jobs, metric), end='')
 
 
@@ -247,4 +246,4 @@ if __name__ == '__main__':
     ' point that reaches the target in the fewest rounds is best. Default: the validation score'
     " by which the runs choose a round, otherwise the task's main score",
   )
-  app.run(main, __doc__, settings.narrow_help)
+  app.run(main, __doc__, settings.narrow_help, takes_arguments=False)

@@ -15,7 +15,7 @@ from typing import Any
 from absl import flags
 
 from launch import app, settings
-from tasks import experiment
+from tasks import configuration, experiment
 from tff_xc.report import run_files, tables, text_table
 
 flags.DEFINE_string(
@@ -38,10 +38,7 @@ def run(config: Mapping[str, Any], run_dir: str) -> dict[str, Any]:
 
 
 def main(arguments) -> None:
-  settings.refuse_arguments(arguments)
-  config = settings.resolve()
-  settings.use_cache_dir()
-  settings.use_picture_format()
+  config = configuration.resolve(*settings.given())
   values = flags.FLAGS
   run_dir = values.run_dir or os.path.join(
     'runs', f'{config["task"]}_{config["algorithm"]}_seed{config["seed"]}'
@@ -51,4 +48,4 @@ def main(arguments) -> None:
 
 
 if __name__ == '__main__':
-  app.run(main, __doc__, settings.narrow_help)
+  app.run(main, __doc__, settings.narrow_help, takes_arguments=False)

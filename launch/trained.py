@@ -191,7 +191,7 @@ def check_encoder(path: pathlib.Path, config: Mapping, named: Mapping[str, str])
 
 def round_of(run_dir: str, wanted: str) -> int | None:
   """Returns the number of the round that `load` loads; None: the newest sound checkpoint."""
-  return _round(run_files.read_run(run_dir, needs_metrics=False), wanted)
+  return _round(run_files.read_run(run_dir, needs_metrics=False), wanted, warns=False)
 
 
 def choose_client(clients, wanted: str | None) -> str:
@@ -224,8 +224,11 @@ def _of_config(path: pathlib.Path, error: errors.InputError) -> errors.InputErro
   return errors.InputError(f'{path / run_files.CONFIG}: {wording.shown(error)}')
 
 
-def _round(run: run_files.Run, wanted: str) -> int | None:
-  """Returns the number of a round that has a checkpoint; None: the newest sound checkpoint."""
+def _round(run: run_files.Run, wanted: str, warns: bool = True) -> int | None:
+  """Returns the number of a round that has a checkpoint; None: the newest sound checkpoint.
+
+  If `warns`, the function prints a warning if the chosen round has no checkpoint.
+  """
   kept = checkpoints.kept(run.path)
   if not kept:
     raise errors.InputError(f'{run.path} has no checkpoint; start launch.train on it again')
@@ -248,7 +251,8 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
   if wanted == CHOSEN:
     saved = values[values.index.isin(kept)].dropna()
     instead = int(saved.idxmax()) if len(saved) else kept[-1]
-    print(f'warning: {why}; the model of round {instead} is taken', file=sys.stderr)
+    if warns:
+      print(f'warning: {why}; the model of round {instead} is taken', file=sys.stderr)
     return instead
   raise errors.InputError(
     f'--round={wanted}: {why or f"{run.path} has no such checkpoint"}; give last, best'
@@ -258,9 +262,10 @@ def _round(run: run_files.Run, wanted: str) -> int | None:
 
 def _scores(run: run_files.Run) -> list[str]:
   """Returns the scores that a run measured, the headline first."""
+  more = configuration.more_metrics(run.config)
   return [
     name
-    for name in (*tasks.get(run.task).metrics, *catalog.OF_CLIENTS)
+    for name in (*tasks.get(run.task).metrics, *more, *catalog.OF_CLIENTS)
     if name in run.metrics and run.metrics[name].notna().any()
   ]
 

@@ -72,6 +72,17 @@ def writing(what: str | os.PathLike, then: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Makes and yields the folder of an --output.
+
+  If the folder or a file in it cannot be written, the error message names the folder.
+  """
+  with writing(path, 'name another --output'):
+    path.mkdir(parents=True, exist_ok=True)
+    yield path
+
+
+@contextlib.contextmanager
 def plain(folder: str | os.PathLike) -> Iterator[pathlib.Path]:
   """Yields an alternative path of a folder, for libraries that fail on special characters.
 

@@ -8,16 +8,16 @@ import importlib
 import types
 
 
-class _Lazy(types.ModuleType):
+class Lazy(types.ModuleType):
   """A module that is imported when an attribute of it is first read."""
 
   def __getattr__(self, name):
     return getattr(importlib.import_module(self.__name__), name)
 
 
-tf = _Lazy('tensorflow')
-tff = _Lazy('tensorflow_federated')
-np = _Lazy('numpy')
-pd = _Lazy('pandas')
-ray = _Lazy('ray')
-sparse = _Lazy('scipy.sparse')
+tf = Lazy('tensorflow')
+tff = Lazy('tensorflow_federated')
+np = Lazy('numpy')
+pd = Lazy('pandas')
+ray = Lazy('ray')
+sparse = Lazy('scipy.sparse')

@@ -239,9 +239,7 @@ def drawn(task: str, algorithm: str, changes: str) -> str:
 def _side(line: Line) -> Side:
   """Returns a line's measured mean as a side of a comparison."""
   here = line.measured or table_lib.Number(math.nan)
-  by_seed = {}
-  if not here.is_bound:
-    by_seed = {seed: each.value for seed, each in line.by_seed.items()}
+  by_seed = {} if here.is_bound else {seed: each.value for seed, each in line.by_seed.items()}
   changes = table_lib.text_of(line.changes)
   return Side(
     row=line.row,

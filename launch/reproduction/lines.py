@@ -6,12 +6,11 @@ are texts, such as '>60' if a run missed a target, '51.7±0.4' for a published n
 replaces all its lines at this scale.
 """
 
-import contextlib
 import csv
 import dataclasses
 import io
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasks.papers import names, registry, table as table_lib
@@ -122,7 +121,7 @@ class Measured:
       [*kept, *self.lines],
       key=lambda x: (order.get(f'{path.stem}/{x.table}', len(order)), x.scale),
     )
-    with writing(output), files.csv_rows(path) as file:
+    with files.folder(output), files.csv_rows(path) as file:
       csv.writer(file).writerows([COLUMNS, *map(_cells, lines)])
 
 
@@ -199,17 +198,6 @@ def _cells(line: Line) -> list[str]:
   # Notes may have line breaks, and names of files may have any characters.
   cells = [str(values[name]).replace('\n', ' ') for name in COLUMNS]
   return [*map(wording.shown, cells)]
-
-
-@contextlib.contextmanager
-def writing(where: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Makes and yields a directory.
-
-  If the block cannot write to the directory, the error message names it.
-  """
-  with files.writing(where, 'name another --output'):
-    where.mkdir(parents=True, exist_ok=True)
-    yield where
 
 
 def refuse_others(output: pathlib.Path, found: Sequence[str]) -> None:

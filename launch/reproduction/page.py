@@ -294,7 +294,7 @@ def write(output: pathlib.Path, scale: str) -> pathlib.Path:
     equal=_EQUAL,
   )
   path = output / lines_lib.PAGE
-  with lines_lib.writing(output), files.replacing(path) as temporary:
+  with files.folder(output), files.replacing(path) as temporary:
     temporary.write_text(text, encoding='utf-8')
   return path
 

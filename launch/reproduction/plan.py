@@ -49,13 +49,6 @@ class Request:
     named = {'task': self.task, 'algorithm': self.algorithm, 'seeds': seeds}
     return {name: value for name, value in named.items() if value}
 
-  def command(self, name: str) -> str:
-    """Returns the command that measures a result again."""
-    # The path of the data may differ on another machine.
-    settings = table_lib.without(self.limits() | {**self.given}, ['data_dir'])
-    kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
-    return ' '.join([lines_lib.command(name, self.scale), *kept])
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Planned:
@@ -71,7 +64,11 @@ class Planned:
   @property
   def command(self) -> str:
     """The command that measures the result again."""
-    return self.request.command(self.found.name)
+    request = self.request
+    # The path of the data may differ on another machine.
+    settings = table_lib.without(request.limits() | {**request.given}, ['data_dir'])
+    kept = [shlex.quote(f'--{n}={value}') for n, value in settings.items()]
+    return ' '.join([lines_lib.command(self.found.name, request.scale), *kept])
 
   @property
   def by_folder(self) -> dict[pathlib.Path, runs_lib.Run]:

@@ -100,7 +100,7 @@ def _write(each: Planned, now: lines_lib.Measured) -> judge.Verdict:
   shown = kept if stays else now
   if now.lines and not stays:
     now.write(request.output)
-  with lines_lib.writing(request.output / each.found.name) as where:
+  with files.folder(request.output / each.found.name) as where:
     page.write_text(shown, where)
   verdict, why, _ = judge.judge(shown)
   told = f'{each.found.name}: {verdict}: {why}\n'
@@ -135,7 +135,7 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
     # `studies` is imported late, because it imports TensorFlow.
     from launch.reproduction import studies
 
-    with lines_lib.writing(where):
+    with files.folder(where):
       made = studies.measure(each, where)
     same = {n: getattr(about, n) for n in ('table', 'scale', 'command', 'processor')}
     same['revision'] = environment.describe()['git_revision'] or ''
@@ -147,7 +147,7 @@ def _measured(each: Planned, failures: _Failures) -> lines_lib.Measured:
     notes.append('; '.join(filter(None, [part, *failed[-1:]])))
   measured = each.measured(lines(found, each.rows, groups, about, notes))
   if any(groups):
-    with lines_lib.writing(where):
+    with files.folder(where):
       draw(measured, each.rows, groups, where)
   return measured
 

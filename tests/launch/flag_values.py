@@ -7,10 +7,11 @@ from launch import (
   settings,
   train,  # noqa: F401  The import defines the flags.
 )
+from tasks import configuration
 
 
 @flagsaver.flagsaver
 def resolved(arguments):
   """Returns (configuration, run directory) from flags of `launch.train`."""
   flags.FLAGS(['train', *arguments])
-  return settings.resolve(), flags.FLAGS.run_dir
+  return configuration.resolve(*settings.given()), flags.FLAGS.run_dir

@@ -6,7 +6,7 @@ import pytest
 
 from launch import audit
 from tasks import configuration, experiment
-from tests.launch import test_evaluate
+from tests.launch import light, test_evaluate
 from tff_xc import errors
 
 here = test_evaluate.here
@@ -127,3 +127,9 @@ def test_what_cannot_be_audited_is_refused(here):
   config = configuration.resolve('glyphs', 'centralized', {'num_classes': 10})
   with pytest.raises(errors.InputError, match='clients'):
     audit.run([], config, {}, None, SETTINGS)
+
+
+@pytest.mark.parametrize('flag', ['--update_clip=nan', '--update_noise=nan'])
+def test_nan_is_no_bound(flag):
+  done = light.call('audit', '--task=glyphs', '--algorithm=fedss', flag)
+  light.assert_one_sentence(done, 'finite')

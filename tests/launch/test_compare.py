@@ -307,3 +307,10 @@ def test_a_kept_command_has_what_applies_beside_another_change(tmp_path):
   assert noisy['algorithm'] == 'fedss dp_noise_multiplier=0.1'
   assert '--dp_clip=0.5' in noisy['command'].split()
   assert '--dp_delta' not in noisy['command']  # The setting has its default.
+
+
+def test_a_file_is_no_directory(tmp_path):
+  (tmp_path / 'file').touch()
+  for name, word in (('file', 'it is no directory'), ('absent', 'it does not exist')):
+    with pytest.raises(errors.InputError, match=word):
+      compare.find_runs([tmp_path / name])

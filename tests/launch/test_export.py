@@ -4,6 +4,8 @@ The checkpoint of a run is its initial state, so tests train nothing.
 """
 
 import importlib.util
+import pathlib
+import shutil
 import sys
 
 import numpy as np
@@ -16,7 +18,7 @@ from datasets.procedural import words
 from datasets.readers import decode
 from launch import export, prediction, trained
 from tasks import configuration, experiment
-from tests.launch import test_evaluate
+from tests.launch import light, test_evaluate
 from tff_xc import errors, predictor
 from tff_xc.data import sparse
 from tff_xc.experiment import checkpoints
@@ -219,3 +221,21 @@ def test_what_fails_leaves_nothing(run, here, monkeypatch):
   with pytest.raises(errors.InputError, match=r'round_1\.npz is damaged'):
     export.run(str(run), 'model', 'npz')
   assert sorted(map(str, here.rglob('*'))) == before
+
+
+def test_an_interrupt_while_the_old_export_is_deleted_spares_the_new(run, here, monkeypatch):
+  def rmtree(folder, **_):
+    next(path for path in pathlib.Path(folder).rglob('*') if path.is_file()).unlink()
+    raise KeyboardInterrupt
+
+  export.run(str(run), 'mine', 'npz')
+  monkeypatch.setattr(shutil, 'rmtree', rmtree)
+  with pytest.raises(KeyboardInterrupt):
+    export.run(str(run), 'mine', 'npz')
+  assert export._is_export(pathlib.Path('mine'))
+  assert (here / 'mine' / 'model.json').is_file()
+
+
+def test_only_calibrating_reads_data():
+  done = light.call('export', '--run_dir=r', '--output=m', '--data_dir=data')
+  light.assert_one_sentence(done, '--data_dir goes with --calibrate')

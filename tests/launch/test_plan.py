@@ -11,7 +11,7 @@ from datasets.procedural import features, purchases
 from launch import advice, plan, plan_page
 from tasks import configuration, experiment, registry as tasks
 from tests import small_data
-from tests.launch import flag_values, own_examples
+from tests.launch import flag_values, light, own_examples
 from tff_xc import errors
 from tff_xc.algorithms import registry
 from tff_xc.runtime import registry as runtimes
@@ -262,3 +262,13 @@ def test_a_round_is_measured(few, in_process, monkeypatch):
   [line] = found['algorithms']
   assert line['seconds_per_round'] > 0
   assert f'{line["seconds_per_round"]:.2f}' in plan_page.to_text(found, 100)
+
+
+@pytest.mark.parametrize('flag', ['--json', '--output=plan'])
+def test_a_plan_of_no_data_is_refused(flag):
+  light.assert_one_sentence(light.call('plan', flag), 'no flag names the data')
+
+
+def test_help_takes_several_algorithms():
+  done = light.call('plan', '--help', '--algorithm=fedss,fedavg')
+  assert (done.returncode, done.stdout) == (0, light.call('plan', '--help').stdout)

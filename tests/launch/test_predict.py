@@ -517,3 +517,33 @@ def test_an_index_beside_the_exact_answer(here, monkeypatch, capsys):
   monkeypatch.setitem(sys.modules, 'faiss', None)
   with pytest.raises(errors.InputError, match='pip install'):
     neighbors.check('hnsw')
+
+
+def test_neighbours_are_no_items(capsys):
+  """A user who has nearly all items gets empty cells in place of items."""
+  heading = ['input', 'class_1', 'score_1', 'class_2', 'score_2', 'neighbor_1', 'distance_1']
+  with prediction._writer(None, heading) as show:
+    show(['ann', 'pen', '2', '', '', 'bob', '0.5'])
+    show(['ben', '', '', '', '', 'bob', '0.5'])
+    show(['cat'])
+  assert capsys.readouterr().out.splitlines() == [
+    'ann: pen 2; nearest: bob 0.5',
+    'ben: no new item; nearest: bob 0.5',
+    'cat: left out',
+  ]
+
+
+def test_the_recall_of_an_index_counts_queries_of_small_blocks(monkeypatch, capsys):
+  monkeypatch.setattr(prediction, '_CHECKED', 10)
+  embedding = {'embedding': np.eye(4, dtype=np.float32)}
+  block = types.SimpleNamespace(
+    names=[*'abcd'], keys=[*'abcd'], raw=(), folders=(), labels=None, damaged=()
+  )
+  model = types.SimpleNamespace(predict=lambda: embedding)
+  gallery = types.SimpleNamespace(count=4, noun='row', blocks=[block], image=None)
+  found = prediction._Neighbors(model, gallery, 1, neighbors.EXACT)
+  found._kind = neighbors.HNSW
+  for _ in range(5):
+    found.add([[name] for name in block.names], block, embedding['embedding'])
+  found.scores()
+  assert 'neighbors of 12 inputs' in capsys.readouterr().out

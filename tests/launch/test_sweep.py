@@ -356,3 +356,23 @@ def test_an_interrupted_and_resumed_sweep_ends_like_another(tmp_path):
     assert without_seconds(tmp_path / 'cut' / file) == without_seconds(tmp_path / 'whole' / file)
   [best] = [row for row in without_seconds(tmp_path / 'cut' / 'sweep.csv') if row['best'] == 'True']
   assert float(best['client_learning_rate']) == 0.01
+
+
+@pytest.mark.parametrize(
+  'more',
+  [
+    ('--more_metrics=top5', '--metric=top5'),
+    ('--client_test_fraction=0.1', '--evaluate_clients=5', '--metric=client_top1_mean'),
+  ],
+)
+def test_any_measured_score_may_choose(more):
+  given = ('--task=shakespeare', '--algorithm=fedavg', '--data_dir=absent', '--grid=batch_size:4,8')
+  light.assert_one_sentence(light.call('sweep', *given, *more), 'no shakespeare of LEAF in')
+  light.assert_one_sentence(light.call('sweep', *given, more[-1], '--rounds=3'), 'measures top1')
+
+
+def test_without_the_validation_score_the_main_score_chooses(tmp_path):
+  runs = made(tmp_path, [({'m': 4}, 0.3), ({'m': 8}, 0.4)])
+  for run in runs:
+    run.config['best_by'] = 'top1_validation'
+  assert 'fedss m=8 *' in sweep_lib.write(runs, {}, tmp_path, None)

@@ -190,3 +190,21 @@ def test_the_default_round_is_the_one_that_validation_chose(monkeypatch, capsys)
   assert 'the model of round 2 is taken' in capsys.readouterr().err
   monkeypatch.setattr(checkpoints, 'kept', lambda path: [7])  # Round 7 was not evaluated.
   assert trained._round(by_validation, trained.CHOSEN) == 7
+
+
+def test_an_additional_validation_score_chooses_and_only_loading_warns(monkeypatch, capsys):
+  by = 'hit@20_validation'
+  run = types.SimpleNamespace(
+    path='run',
+    task='items',
+    config={'best_by': by, 'more_metrics': by},
+    metrics=pd.DataFrame({'round': [1, 2, 3], by: [0.9, 0.5, 0.4]}),
+  )
+  monkeypatch.setattr(run_files, 'read_run', lambda path, needs_metrics: run)
+  monkeypatch.setattr(checkpoints, 'kept', lambda path: [1, 2, 3])
+  assert trained.round_of('run', trained.CHOSEN) == 1
+  monkeypatch.setattr(checkpoints, 'kept', lambda path: [2, 3])
+  assert trained.round_of('run', trained.CHOSEN) == 2
+  assert not capsys.readouterr().err
+  trained._round(run, trained.CHOSEN)
+  assert capsys.readouterr().err.count('warning') == 1

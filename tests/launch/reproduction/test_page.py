@@ -9,7 +9,7 @@ from launch.reproduction import judge, lines as lines_lib, page, plan
 from tasks.papers import registry, table
 from tests.launch import light
 from tests.launch.reproduction import small_table
-from tff_xc import errors
+from tff_xc import errors, files
 
 KEPT = light.ROOT / 'docs/results'
 HEADER = ','.join(lines_lib.COLUMNS).encode() + b'\n'
@@ -69,7 +69,7 @@ def test_a_file_of_others_or_a_damaged_one_stays(content, tmp_path):
 
 def test_what_somebody_else_wrote_is_not_overwritten(tmp_path):
   where = tmp_path / small_table.NAME
-  with lines_lib.writing(where):
+  with files.folder(where):
     page.write_text(small_table.measured(), where)
   page.write(tmp_path, 'small')
   lines_lib.refuse_others(tmp_path, [small_table.NAME])
