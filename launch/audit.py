@@ -52,6 +52,7 @@ if TYPE_CHECKING:
   from tff_xc.round import algorithm as algorithm_lib
 
 leakage = Lazy('tff_xc.measure.leakage')
+losses = Lazy('tff_xc.round.losses')
 sparse = Lazy('tff_xc.data.sparse')
 
 # Settings of single schedules. The audit covers all schedules, so a user may always give them.
@@ -201,6 +202,11 @@ def run(
       raise errors.InputError(
         'training without clients sends nothing that could be audited; give an algorithm'
         ' with clients'
+      )
+    if not losses.trains_rows(subject.algorithm.loss):
+      raise errors.InputError(
+        'clients of fedproto send mean embeddings of exactly their classes, so there is nothing to'
+        ' measure; give another algorithm'
       )
     by_seed.setdefault(subject.seed, subject)
     first = next(iter(by_seed.values()))
@@ -512,15 +518,15 @@ def _membership(subject: Subject) -> float | None:
     return None
   random = np.random.default_rng(subject.seed)
   embed = tf.function(model.embed, autograph=False, reduce_retracing=True)
-  losses, is_member = [], []
+  of_examples, is_member = [], []
   for of, numbers in ((train.pool, train.partition.numbers), (pool, others)):
     some = random.choice(numbers, min(_LOSSES, len(numbers)), replace=False)
     for x, y in of.blocks(np.sort(some)):
       embeddings = embed(weights, sparse.as_tensors(x))
       logits = model.logits(embeddings, weights.class_table, None)
-      losses.append(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+      of_examples.append(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
     is_member += [numbers is train.partition.numbers] * len(some)
-  return leakage.auc(-np.concatenate(losses), np.array(is_member))
+  return leakage.auc(-np.concatenate(of_examples), np.array(is_member))
 
 
 if __name__ == '__main__':

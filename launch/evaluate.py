@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import sys
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -36,10 +37,11 @@ from typing import Any
 from absl import flags
 
 from launch import app, settings
+from tasks import configuration
 from tff_xc import errors, files, wording
 from tff_xc.lazy import Lazy, np, pd, sparse
 from tff_xc.options import hyperparameters as hp
-from tff_xc.report import text_table
+from tff_xc.report import run_files, text_table
 
 client_scores = Lazy('tff_xc.measure.client_scores')
 clients = Lazy('tff_xc.report.clients')
@@ -89,6 +91,12 @@ def run(
   """
 
   found, path = trained.restore(run_dir, named), pathlib.Path(run_dir)
+  config = run_files.read_config(path / run_files.CONFIG)
+  if how and configuration.without_importance(config) != config:
+    print(
+      'warning: clients train here without the class probabilities that the run read from a file',
+      file=sys.stderr,
+    )
   result: dict[str, Any] = {'rounds': found.rounds}
   if calibrate:
     found, calibration = trained.calibrated(found, *calibrate)

@@ -124,9 +124,10 @@ def test_items_are_told_as_features_and_as_labels(here):
 
 
 def test_what_cannot_be_audited_is_refused(here):
-  config = configuration.resolve('glyphs', 'centralized', {'num_classes': 10})
-  with pytest.raises(errors.InputError, match='clients'):
-    audit.run([], config, {}, None, SETTINGS)
+  for name, message in (('centralized', 'without clients'), ('fedproto', 'exactly their classes')):
+    config = configuration.resolve('glyphs', name, {'num_classes': 10})
+    with pytest.raises(errors.InputError, match=message):
+      audit.run([], config, {}, None, SETTINGS)
 
 
 @pytest.mark.parametrize('flag', ['--update_clip=nan', '--update_noise=nan'])

@@ -81,6 +81,17 @@ def test_before_and_after_of_trained_and_unseen_clients(here, capsys, monkeypatc
     assert again(how, 2).tolist() == frame['top1'].tolist()
 
 
+def test_personal_models_without_the_files_of_the_run_are_told(here, capsys):
+  (here / 'p.csv').write_text('class,probability\n' + ''.join(f'{c},1\n' for c in range(10)))
+  path = test_evaluate.untrained(
+    here / 'run', 'glyphs', 'fedss', **_GLYPHS, importance_weights=str(here / 'p.csv')
+  )
+  scored(path)
+  assert 'from a file' not in capsys.readouterr().err
+  scored(path, personalization.Personalization(1))
+  assert 'from a file' in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
   ('kind', 'more', 'part'),
