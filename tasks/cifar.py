@@ -36,8 +36,7 @@ _OPTIONS = (
 
 
 def _read(name, data_dir, options):
-  names = ('split', 'clients_per_class', 'concentration', 'num_clients')
-  given = {n: options[n] for n in names}
+  given = {n: options[n] for n in ('split', 'clients_per_class', 'concentration', 'num_clients')}
   return task.at('cifar:load')(data_dir, name, **given, seed=options['data_seed'])
 
 

@@ -32,6 +32,7 @@ SAME_NAMES = 'same_names'
 # Settings that choose the initial weights. They are not needed with a checkpoint, because it has
 # all weights.
 _OF_START = {'encoder_weights', START_FROM, START_FROM_ROWS}
+_OF_CLUSTER = {'cluster_address', 'cluster_without_token', 'worker_timeout'}
 DATA_VARIABLE = 'TFF_XC_DATA'
 DEFAULT_DATA_DIR = os.path.join('..', 'shared', 'data')
 
@@ -240,10 +241,13 @@ def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
   task, algorithm = config['task'], config['algorithm']
   taken = {*SETTINGS, *tasks.OPTIONS, *algorithms.HYPERPARAMETERS}
   taken |= {*config.get('options', {}), *config.get('hyperparameters', {})}
+  taken -= _OF_START
+  if config.get('runtime') != runtimes.CLUSTER:
+    taken -= _OF_CLUSTER
   given = {
     name: value
     for name, value in run_files.flat(without_importance(config)).items()
-    if name in taken - _OF_START and value is not None
+    if name in taken and value is not None
   }
   changes = changes_of(given, lambda tried: resolve(task, algorithm, tried))
   kept = {name: config[name] for name in [DP_NOISE] if name in config}
@@ -304,6 +308,11 @@ def _settings(given: Mapping, task: task_lib.Task) -> dict[str, Any]:
   targets_lib.check_best(values['best_by'], values['early_stopping_patience'], metrics)
   if START_FROM_ROWS in given and not values[START_FROM]:
     raise errors.InputError(f'--{START_FROM_ROWS} goes with --{START_FROM}; leave it out')
+  of_cluster = _OF_CLUSTER & {*given}
+  if of_cluster and values['runtime'] != runtimes.CLUSTER:
+    raise errors.InputError(
+      f'--{min(of_cluster)} goes with --runtime={runtimes.CLUSTER}; leave it out'
+    )
   return values
 
 
@@ -368,6 +377,10 @@ def more_metrics(settings: Mapping) -> list[str]:
         f'--{MORE_METRICS}: there is no score {name}{meant}; `python -m launch.list'
         ' metrics` lists them'
       )
+    if name in catalog.OF_CLIENTS:
+      raise errors.InputError(
+        f'--{MORE_METRICS}: --evaluate_clients measures {name}; give that instead'
+      )
   return names
 
 
@@ -428,7 +441,7 @@ def without_importance(config: Mapping) -> dict[str, Any]:
   """Returns a configuration without files of class probabilities, which may have moved."""
   values = dict(config.get('hyperparameters', {}))
   if values.get('calibration_probabilities'):
-    values = {n: v for n, v in values.items() if not n.startswith('calibration')}
+    values['calibration_probabilities'] = ''
   if values.get('importance_weights', '') not in ('', *importance.NAMED):
     values['importance_weights'] = importance.NONE
   return {**config, 'hyperparameters': values}

@@ -19,7 +19,7 @@ from tasks import configuration, registry as tasks, task as task_lib
 from tff_xc import errors, precision, wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run, trackers
-from tff_xc.lazy import np
+from tff_xc.lazy import np, sparse
 from tff_xc.measure import catalog, targets as targets_lib
 from tff_xc.options import calibration, importance
 from tff_xc.runtime import registry as runtimes
@@ -207,7 +207,10 @@ def _metrics(config: Mapping, task, dataset, model) -> tuple[str, ...]:
   asked = configuration.more_metrics(config)
   found = task.metrics_of(dataset, model, asked)
   for name in asked:
-    if name not in found or (model.label_sets and name in catalog.OF_ONE_LABEL):
+    part = catalog.SCORES[name].needs[0]
+    pool = dataset.train.pool if part == 'train' else getattr(dataset, part, None)
+    has_sets = model.label_sets or (pool is not None and sparse.issparse(pool.labels))
+    if name not in found or (has_sets and name in catalog.OF_ONE_LABEL):
       needs = ' and '.join(catalog.SCORES[name].needs)
       one = ', with one label each' if name in catalog.OF_ONE_LABEL else ''
       raise errors.InputError(
@@ -338,9 +341,10 @@ def _started(config: Mapping, algorithm, dataset):
   from tff_xc.experiment import start
 
   source = start.read(path)
-  start.check_features(dataset.preprocessing, dataset.class_names, source, path)
+  model = algorithm.model
+  start.check_features(model, dataset.preprocessing, dataset.class_names, source, path)
   model, checksum, told = start.started(
-    algorithm.model,
+    model,
     dataset.class_names,
     source,
     path,

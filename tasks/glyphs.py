@@ -268,7 +268,7 @@ TASKS = (
     read=lambda data_dir, options: task.at('procedural.faces:load')(seed=options['data_seed']),
     licence=task.DRAWN,
     **leaf.CELEBA,
-    options=(*task.Task.options, task.DATA_SEED),
+    options=(task.DATA_SEED,),
   ),
   # Omniglot is not an experiment of the papers. It has real clients and fits any machine.
   # It trains from scratch, whereas the papers start from pretrained encoders. With a client

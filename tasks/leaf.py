@@ -45,16 +45,12 @@ def femnist_network(options, description):
   return task.classifier(encoder, description)
 
 
-def _network_of(builder: str):
-  """Returns a `Task.network` that calls a function of `tff_xc.encoders.leaf`."""
+def _built(builder: str, options, description):
+  """Returns the classifier with the encoder of a function of `tff_xc.encoders.leaf`."""
+  del options
+  from tff_xc.encoders import leaf
 
-  def network(options, description):
-    del options
-    from tff_xc.encoders import leaf
-
-    return task.classifier(getattr(leaf, builder)(), description)
-
-  return network
+  return task.classifier(getattr(leaf, builder)(), description)
 
 
 def _read(name, data_dir, options):
@@ -119,7 +115,7 @@ CELEBA = _settings(
   batch=8,
   target=0.7,
   num_classes=2,
-  network=_network_of('build_celeba_encoder'),
+  network=functools.partial(_built, 'build_celeba_encoder'),
   metrics=(*METRICS, 'test_loss'),  # Table 12 has the test loss.
 )
 _OF_PHOTOGRAPHS = {
@@ -137,7 +133,7 @@ _SHAKESPEARE = _settings(
   target=0.5,
   eval_every=5,
   num_classes=80,
-  network=_network_of('build_shakespeare_encoder'),
+  network=functools.partial(_built, 'build_shakespeare_encoder'),
   options=task.options(*_OF_DATA, task.EXAMPLES_PER_ROUND, examples_per_round=0),
 )
 

@@ -238,8 +238,10 @@ def _read_images(data_dir, options, checks=True):
 def _of_arrays(data_dir, options):
   from datasets import own
 
-  if options['corrupt'] != 'skip':
-    raise errors.InputError(f'{data_dir} has no files of images; leave out --corrupt')
+  if options['corrupt'] != 'skip' or options['record_features']:
+    raise errors.InputError(
+      f'{data_dir} has no files of images; leave out --corrupt and --record_features'
+    )
   side = options['image_size']
   side = side and encoders.stored_side(options, side)
   return own.load_images(data_dir, choice(options), side=side)

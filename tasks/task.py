@@ -220,12 +220,15 @@ class Task:
 def check_split(draft: Draft) -> None:
   """Refuses options that belong to a different value of --split."""
   split = draft.options['split'] or 'class'
+  # --data_seed also decides which examples and clients are held out.
+  held_out = draft.settings['client_test_fraction'] or draft.settings['unseen_clients']
   for other, names in _OF_SPLIT.items():
     # Only the CIFAR tasks have a Dirichlet split.
     is_there = other == 'class' or 'concentration' in draft.options
     for name in names if is_there and other != split else ():
-      why = f'with --split={split}, only with --split={other}'
-      draft.refuse(name, why, 'leave one of them out')
+      if name != 'data_seed' or not held_out:
+        why = f'with --split={split}, only with --split={other}'
+        draft.refuse(name, why, 'leave one of them out')
 
 
 def image_network(options: Mapping, description, filters: int = 32):

@@ -6,10 +6,8 @@ LEAF's numbers are for all users, but ours are for the training users. Therefore
 by three standard errors. `origin` is empty for a number from the paper itself.
 """
 
-import csv
 import functools
 import math
-import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -62,16 +60,15 @@ STATISTICS = {
 def sets(name: str, scale: str) -> tuple[Set, ...]:
   """Returns the data sets of a result of `STATISTICS`. The small scale has one data set."""
   found: dict[str, Set] = {}
-  with open(pathlib.Path(__file__).with_suffix('.csv'), newline='', encoding='utf-8') as file:
-    for line in csv.DictReader(file):
-      if (line['sets'], line['scale']) == (STATISTICS[name][0], scale):
-        of = found.setdefault(line['task'], Set(line['task'], {}, table.changes(line['options'])))
-        of.numbers[line['statistic']] = Statistic(
-          table.Number.read(line['printed']),
-          float(line['least']),
-          float(line['most'] or math.inf),
-          line['origin'],
-        )
+  for line in table.lines_of('data'):
+    if (line['sets'], line['scale']) == (STATISTICS[name][0], scale):
+      of = found.setdefault(line['task'], Set(line['task'], {}, table.changes(line['options'])))
+      of.numbers[line['statistic']] = Statistic(
+        table.Number.read(line['printed']),
+        float(line['least']),
+        float(line['most'] or math.inf),
+        line['origin'],
+      )
   return tuple(found.values())
 
 

@@ -296,7 +296,7 @@ def _claims(name: str, tables: Sequence[str], scale: str, rows: Sequence[Row]) -
   """
   paper, found = name.partition('/')[0], []
   known = {name, *(f'{paper}/{table}' for table in tables)}
-  for line in _lines('claims'):
+  for line in lines_of('claims'):
     if line['table'] in known and line['scale'] in ('', scale):
       numbers = {'least': float(line['least'] or 0), 'times': float(line['times'] or 1)}
       claim = Claim(**{n: line[n] for n in Claim._fields} | numbers)
@@ -321,7 +321,7 @@ def rows(
   rows have the published numbers of the line.
   """
   found: dict[str, Row] = {}
-  for line in _lines(paper):
+  for line in lines_of(paper):
     if (line['table'], line['scale']) != (table, scale):
       continue
     if line['row'] not in found:
@@ -343,7 +343,8 @@ def rows(
 
 
 @functools.cache
-def _lines(paper: str) -> list[dict[str, str]]:
+def lines_of(paper: str) -> list[dict[str, str]]:
+  """Returns the lines of PAPER.csv."""
   path = pathlib.Path(__file__).parent / f'{paper}.csv'
   with open(path, newline='', encoding='utf-8') as file:
     return list(csv.DictReader(file))

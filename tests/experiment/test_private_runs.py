@@ -62,6 +62,12 @@ def test_virtual_clients_come_in_proportion_to_their_examples(data):
     cohort.VirtualClients(10, 4).participation(data)
 
 
+def test_the_noise_for_too_few_clients_is_refused():
+  given = {**SMALL, 'negatives': 4, 'dp': 'central', 'dp_epsilon': 8.0, 'clients_per_round': 500}
+  with pytest.raises(errors.InputError, match='--clients_per_round=20'):
+    experiment.assemble(configuration.resolve('glyphs', 'fedss', given))
+
+
 def test_a_round_to_which_nobody_comes(data):
   draw = cohort.UniformClients(1, poisson=True).cohorts(data, 0)
   empty = [draw(r) for r in range(30) if not draw(r).client_ids]

@@ -74,7 +74,7 @@ def _measured(task: str, algorithm: str, run_dir: str) -> pd.DataFrame:
   flags.FLAGS.unparse_flags()
   flags.FLAGS(['train', *argv])
   try:
-    train.run(settings.resolve(), run_dir)
+    train.run(train.configuration.resolve(*settings.given()), run_dir)
   finally:
     for name in [arg[2:].split('=')[0] for arg in argv]:
       flags.FLAGS[name].unparse()

@@ -15,6 +15,7 @@ from tasks import configuration, experiment
 from tests import small_data
 from tests.launch import test_evaluate
 from tff_xc import errors, heads
+from tff_xc.encoders import encoder
 from tff_xc.experiment import checkpoints, same_run, start, training
 
 SOURCE = {'client_learning_rate': 0.3, 'server_optimizer': 'sgd', 'server_learning_rate': 1.0}
@@ -109,6 +110,30 @@ def test_an_export_gives_what_its_run_gives(in_process, untrained, tmp_path):
   assert of_run.num_classes == of_export.num_classes == 10
 
 
+def test_columns_of_an_export_are_compared(in_process, tmp_path):
+  rows = pd.DataFrame({'class': ['a', 'b'] * 6, 'user_id': [*'uvw'] * 4, 'x': 1.0, 'y': range(12)})
+  rows.to_csv(tmp_path / 'rows.csv', index=False)
+  given = {'data_dir': str(tmp_path / 'rows.csv'), 'hidden_dim': 4, 'embedding_dim': 4}
+  path = test_evaluate.untrained(
+    tmp_path / 'run', 'table', 'fedavg', feature_columns='x,y', **given
+  )
+  export.run(str(path), str(tmp_path / 'export'), 'npz')
+  for name in ('run', 'export'):
+    given = {**given, 'feature_columns': 'y,x', 'start_from': str(tmp_path / name)}
+    with pytest.raises(errors.InputError, match='features begin with x, y'):
+      experiment.assemble(configuration.resolve('table', 'fedavg', given))
+
+
+def test_tied_items_start_from_an_export(in_process, tmp_path):
+  given = {'num_classes': 40, 'num_clients': 15, 'embedding_dim': 8, 'clients_per_round': 4}
+  path = test_evaluate.untrained(tmp_path / 'run', 'items-demo', 'fedss', **given)
+  export.run(str(path), str(tmp_path / 'export'), 'npz')
+  source = start.read(tmp_path / 'export')
+  made = experiment.assemble(configuration.resolve('items-demo', 'fedss', given))
+  how, model = made.dataset.preprocessing, made.algorithm.model
+  start.check_features(model, how, ['other', 'items'], source, 'there')
+
+
 def started(names, there, dim=4, **more):
   """Returns (random weights, weights that start from a source), and the message."""
   _, model = small_data.images(num_classes=len(names))
@@ -160,16 +185,18 @@ def test_what_does_not_fit_is_refused(tmp_path):
 def test_features_that_mean_something_else_are_refused():
   table = {'columns': ['a', 'b']}
   source = start.Source({}, ['x', 'y'], 2, table)
-  start.check_features(table, ['z'], source, 'there')
+  model = small_data.images()[1]
+  start.check_features(model, table, ['z'], source, 'there')
   with pytest.raises(errors.InputError, match='feature_columns'):
-    start.check_features({'columns': ['b', 'a']}, ['x', 'y'], source, 'there')
+    start.check_features(model, {'columns': ['b', 'a']}, ['x', 'y'], source, 'there')
   lists = {'history': 5, 'columns': {}}
   # If each item has one row, rows are matched by class names.
-  start.check_features(lists, ['y', 'x'], source, 'there')
-  source = source._replace(arrays={'tables/feature': np.zeros([2, 4])})
-  start.check_features(lists, ['x', 'y'], source, 'there')
+  start.check_features(model, lists, ['y', 'x'], source, 'there')
+  of_items = dataclasses.replace(model.encoder, tables={'feature': encoder.feature_table(2)})
+  model = dataclasses.replace(model, encoder=of_items)
+  start.check_features(model, lists, ['x', 'y'], source, 'there')
   with pytest.raises(errors.InputError, match='items'):
-    start.check_features(lists, ['y', 'x'], source, 'there')
+    start.check_features(model, lists, ['y', 'x'], source, 'there')
 
 
 def test_buckets_do_not_go_by_the_names_of_as_many_classes():

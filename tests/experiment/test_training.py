@@ -14,7 +14,7 @@ from tff_xc.data import client_data
 from tff_xc.experiment import training
 from tff_xc.measure import catalog
 from tff_xc.report import run_files
-from tff_xc.round import cohort, losses
+from tff_xc.round import cohort, losses, parts
 
 
 @pytest.fixture(scope='module')
@@ -37,6 +37,24 @@ def train(made, path, rounds=1, metrics=('train_top1',), target='', **changes):
     target=target,
     config={'note': 'does not describe the algorithm'},
   )
+
+
+def test_the_description_of_an_algorithm_hides_its_secret(made):
+  private = fedss.FedSS.made(
+    model=made[0].model, max_positives=4, negatives=2, request_randomness='private'
+  )
+  told = training.describe(private.tables)
+  assert 'Secret' in told
+  assert not any(str(number) in told for number in private.tables[0].request.secret)
+
+
+def test_a_part_has_no_metric_of_a_score(made, tmp_path):
+  class Mine(parts.Part):
+    name = 'mine'
+    metrics = ('train_top1',)
+
+  with pytest.raises(ValueError, match='rename'):
+    train(made, tmp_path / 'run', parts=(Mine(),))
 
 
 @pytest.mark.slow

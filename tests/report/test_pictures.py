@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tff_xc import errors
-from tff_xc.report import pictures
+from tff_xc.report import neighbor_pictures, pictures
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,10 @@ def test_pdf_and_svg_lie_beside_it_with_text_and_without_dates(tmp_path):
   pdf = (tmp_path / 'a.pdf').read_bytes()
   assert b'/FontFile2' in pdf  # The text of a TrueType font can be searched.
   assert b'/Type3' not in pdf
+
+
+def test_a_long_name_below_a_picture_keeps_its_end():
+  assert neighbor_pictures._end('photos/\x1b\x1b/emu/12.jpg').endswith('/emu/12.jpg')
 
 
 @pytest.mark.parametrize('text', ['', 'jpg', 'pdf,', 'PDF', 'pdf, svg'])

@@ -344,6 +344,9 @@ def test_columns_of_a_round_and_of_the_best_round(runs):
   assert tables.column('p@1@100').heading == 'P@1 % after 100 rounds'
   with pytest.raises(errors.InputError, match='no scores of round 9'):
     build(runs, more=[tables.column('top1@9')])
+  first = [run_files.first_rounds(run, 10) for run in runs[:2]]
+  read = tables.column('best.round').read
+  assert [read(run) for run in first] == [10, None]  # The second run chose a later round.
 
 
 def test_volatility_is_the_deviation_over_the_last_evaluations(runs):

@@ -117,6 +117,20 @@ def test_what_a_run_recorded_is_its_configuration(task, algorithm, changes):
   assert configuration.recorded(written) == config
 
 
+def test_the_seed_of_held_out_examples_applies_to_any_split():
+  for held_out in ('client_test_fraction', 'unseen_clients'):
+    config = configuration.resolve('cifar10', 'fedavg', {held_out: 0.1, 'data_seed': 1})
+    assert config['options']['data_seed'] == 1
+
+
+def test_a_run_on_a_cluster_is_read_on_any_runtime():
+  given = {'runtime': 'cluster', 'cluster_address': 'auto', 'worker_timeout': 5}
+  config = configuration.resolve('glyphs', 'fedss', given)
+  assert configuration.recorded(config) == config
+  found = configuration.recorded({**config, 'runtime': 'in_process'})
+  assert found['cluster_address'] == ''
+
+
 def test_what_only_training_reads_is_not_asked_for_later():
   changes = {'data_dir': 'a.npz', 'encoder': 'mobilenet_v2'}
   config = configuration.resolve('images', 'fedir', changes)
@@ -189,7 +203,14 @@ bibtex-sets fedmlh validation=0.0 best_by='pc_mean_validation': validation=0
 bibtex-sets fedmlh validation=0.0 early_stopping_patience=3: validation=0
 glyphs fedss more_metrics='top55': top5
 glyphs fedss more_metrics='hit@2': no score hit@2
+glyphs fedss more_metrics='client_top1_mean' evaluate_clients=3: --evaluate_clients measures
 glyphs fedss start_from_rows='none': goes with
+glyphs fedss cluster_address='auto': --cluster_address goes with --runtime=cluster
+glyphs fedss worker_timeout=5 runtime='worker': --worker_timeout goes with
+glyphs fedss cluster_without_token=True: --cluster_without_token goes with
+faces-celeba fedavg embedding_dim=8: not an option
+faces-celeba fedavg logit_scale=8.0: not an option
+cifar10 fedavg data_seed=1: data_seed does not apply with --split=class
 glyphs fedavg size_deviation=1.0: size_deviation does not apply without --split=d
 glyphs fedavg concentration=1.0: without --split=dirichlet; give that, too
 glyphs fedavg classes_per_client=5 split='dirichlet': classes_per_client does not

@@ -180,6 +180,16 @@ def test_more_metrics_are_measured_or_refused(in_process):
   with pytest.raises(errors.InputError, match='propensity'):
     experiment.assemble(resolve(more_metrics='psp@1'))
   assert resolve(more_metrics='hit@5', best_by='hit@5')['best_by'] == 'hit@5'
+  # Training examples of this task have one label, and its test examples have sets.
+  given = {'num_classes': 20, 'num_features': 50, 'negatives': 5, 'more_metrics': 'train_top1'}
+  assert 'train_top1' in assembled_words(given).metrics
+  for name in ('top1', 'test_loss'):
+    with pytest.raises(errors.InputError, match='with one label each'):
+      assembled_words({**given, 'more_metrics': name})
+
+
+def assembled_words(given):
+  return experiment.assemble(configuration.resolve('sparse-words', 'fedss', given))
 
 
 def test_the_prior_of_classes_is_that_of_training_examples_alone():

@@ -117,6 +117,13 @@ def test_a_first_line_that_names_too_much_is_told_of(task, header, tmp_path):
     found.load(path, options)
 
 
+def test_arrays_take_no_options_of_files_of_images(tmp_path):
+  path, found = str(own_examples.npz(tmp_path)), registry.get('images')
+  for options in ({'corrupt': 'fail'}, {'record_features': 'image=x'}):
+    with pytest.raises(errors.InputError, match='leave out --corrupt and --record_features'):
+      found.load(path, found.option_values() | options)
+
+
 def test_a_model_larger_than_memory_is_refused(tmp_path, monkeypatch):
   path = write_text(tmp_path / 'a.txt')
   config = text_run(path)

@@ -77,7 +77,7 @@ table1,paper,4,glyphs,fedss,,top1,,,,
 table1,small,1,glyphs,fedss,rounds=0.1|1.0;crop=x|y,top1,,1,,
 """
   lines = list(csv.DictReader(text.splitlines()))
-  monkeypatch.setattr(table, '_lines', lambda paper: lines)
+  monkeypatch.setattr(table, 'lines_of', lambda paper: lines)
   rows = table.rows('p', 'table1', shared={'rounds': 9, 'hash_tables': 3})
   assert [row.published for row in rows] == [
     {'top1:0.7': (91.6, 18.2, False)},

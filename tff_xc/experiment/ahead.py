@@ -38,15 +38,12 @@ class Ahead(contextlib.AbstractContextManager):
     """Returns the cohort of a round. Callers must ask for rounds in ascending order."""
     with self._lock:
       found = self._draw(round_number)
-      for old in [r for r in self._drawn if r < round_number]:
-        del self._drawn[old]
+      self._drawn = {r: of for r, of in self._drawn.items() if r >= round_number}
       for key in [k for k in self._started if k[0] < round_number]:
         self._started.pop(key).cancel()
-
-    def value(place):
-      return self._take(found, round_number, place)
-
-    values = cohort_lib.Values(value, range(len(found.examples)))
+    values = cohort_lib.Values(
+      lambda place: self._take(found, round_number, place), range(len(found.examples))
+    )
     return dataclasses.replace(found, examples=values)
 
   def _draw(self, round_number: int) -> cohort_lib.Cohort:

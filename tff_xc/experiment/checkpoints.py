@@ -129,7 +129,7 @@ def load_newest(
         file=sys.stderr,
       )
       continue
-    if difference := _first_difference(named, storage.named(like)):
+    if difference := first_difference(named, storage.named(like)):
       raise errors.InputError(
         f'{path} is of another model: {difference}; choose another --run_dir,'
         ' or use the version of this program that wrote it'
@@ -204,13 +204,8 @@ def model_arrays(run_dir: str | os.PathLike, version: int) -> dict[str, np.ndarr
   named = storage.read_arrays(
     path_of(run_dir, version), lambda n: n.startswith((_WEIGHTS, _MODEL)) and n != f'{_MODEL}README'
   )
-
-  def of(prefix):
-    return {
-      name.removeprefix(prefix): array for name, array in named.items() if name.startswith(prefix)
-    }
-
-  return {**of(_WEIGHTS), **of(_MODEL)}
+  # In the file, model/X is after weights/X, so that it replaces weights/X here.
+  return {name.partition('/')[2]: array for name, array in named.items()}
 
 
 def load_model(run_dir: str | os.PathLike, version: int, like):
@@ -222,7 +217,7 @@ def load_model(run_dir: str | os.PathLike, version: int, like):
   """
   path = path_of(run_dir, version)
   weights, expected = model_arrays(run_dir, version), storage.named(like)
-  if difference := _first_difference(weights, expected):
+  if difference := first_difference(weights, expected):
     raise errors.InputError(
       f'{path} is of another model: {difference}; use the version of this program that wrote it'
     )
@@ -239,7 +234,7 @@ def kept(run_dir: str | os.PathLike) -> list[int]:
   return sorted(int(match[1]) for match in found if match)
 
 
-def _first_difference(named: dict[str, np.ndarray], expected: list) -> str:
+def first_difference(named: dict[str, np.ndarray], expected: list) -> str:
   """Describes the first difference between arrays and expected arrays; '' if there is none."""
 
   def described(leaf):

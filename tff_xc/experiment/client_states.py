@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tff_xc import errors, files
-from tff_xc.experiment import storage
+from tff_xc.experiment import checkpoints, storage
 from tff_xc.round import cohort, examples as examples_lib
 
 FOLDER = 'client_states'
@@ -55,11 +55,8 @@ class ClientStates:
     path = self._path(client_id, self.kept[client_id][-1])
     try:
       found = storage.read_arrays(path)
-      for name, spec in self._named:
-        leaf = found.get(name, np.zeros(0))
-        dtype = spec.dtype.as_numpy_dtype
-        if leaf.dtype != dtype or leaf.shape != tuple(spec.shape):
-          raise storage.DamagedError(f'{name} is {leaf.dtype} {list(leaf.shape)}')
+      if difference := checkpoints.first_difference(found, self._named):
+        raise storage.DamagedError(difference)
     except storage.DamagedError as e:
       raise errors.InputError(
         f"a client's state, {path}, cannot be read ({e}); restore it, or move it"
@@ -73,11 +70,9 @@ class ClientStates:
     self, examples: Sequence[examples_lib.ClientExamples]
   ) -> Sequence[examples_lib.ClientExamples]:
     """Returns a cohort's examples with the clients' states. Each access reads one state."""
-
-    def with_state(client):
-      return client._replace(state=self.of(int(client.client_id)))
-
-    return cohort.Values(with_state, examples)
+    return cohort.Values(
+      lambda client: client._replace(state=self.of(int(client.client_id))), examples
+    )
 
   def write(self, new: examples_lib.KeptStates, round_number: int) -> Kept:
     """Writes the new client states of a round. Returns `kept` including their files."""
@@ -151,13 +146,13 @@ class ClientStates:
     files.remove_leftovers(self._folder, _NAME.fullmatch)
     if not done:
       return
-    if set(arrays) - {_SUMS} != {_IDS, _ROUNDS}:
+    if set(arrays) != {_IDS, _ROUNDS, _SUMS}:
       raise errors.InputError(
         f"the checkpoint of round {done} has no clients' states, and this"
         ' algorithm has them; choose another --run_dir'
       )
-    rounds, old = _rounds(arrays), {}
-    self._sums = _sums(arrays)
+    self._sums = _files(arrays)
+    rounds, old = dict([*self._sums]), {}
     for path in self._folder.iterdir() if rounds else ():
       if match := _NAME.fullmatch(path.name):
         client, at = map(int, match.groups())
@@ -169,14 +164,13 @@ class ClientStates:
 
   def problem(self, arrays: Mapping[str, np.ndarray]) -> str:
     """Describes the first file that is missing, truncated or from another run; '' if none."""
-    sums = _sums(arrays)
-    for file in _rounds(arrays).items():
+    for file, expected in _files(arrays).items():
       path = self._path(*file)
       found = storage.checksum(path)
       if found is None:
         what = 'damaged' if path.exists() else 'missing'
         return f"a client's state, {path}, is {what}"
-      if sums.get(file) != found:
+      if found != expected:
         return f"a client's state, {path}, is not that of this run"
     return ''
 
@@ -194,17 +188,11 @@ def of_checkpoint(
   found = ClientStates(spec, run_dir)
   if problem := found.problem(arrays):
     raise errors.InputError(f'{problem}; restore it')
-  found.kept = {client: (at,) for client, at in _rounds(arrays).items()}
+  found.kept = {client: (at,) for client, at in _files(arrays)}
   return found
 
 
-def _rounds(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
-  """Returns the round of each client's state from a checkpoint's arrays."""
-  ids, rounds = (arrays.get(name, np.zeros(0, np.int64)).tolist() for name in (_IDS, _ROUNDS))
-  return dict(zip(ids, rounds, strict=True))
-
-
-def _sums(arrays: Mapping[str, np.ndarray]) -> dict[tuple[int, int], int]:
+def _files(arrays: Mapping[str, np.ndarray]) -> dict[tuple[int, int], int]:
   """Returns the checksum of each (client, round) file from a checkpoint's arrays."""
-  sums = arrays.get(_SUMS, np.zeros(0, np.int64)).tolist()
-  return dict(zip(_rounds(arrays).items(), sums, strict=False))
+  ids, rounds, sums = (arrays.get(name, np.zeros(0)).tolist() for name in (_IDS, _ROUNDS, _SUMS))
+  return dict(zip(zip(ids, rounds, strict=True), sums, strict=True))

@@ -39,11 +39,9 @@ def noise_multiplier(
   hidden = algorithm.part('dp')
   if hidden.bits:
     epsilon_of = _distributed(algorithm, dataset, seed)
-
-    def with_noise(z):
-      return dataclasses.replace(hidden, dp_noise_multiplier=z)
-
-    return privacy_loss.least_noise(lambda z: epsilon_of(with_noise(z), rounds), epsilon)
+    return privacy_loss.least_noise(
+      lambda z: epsilon_of(dataclasses.replace(hidden, dp_noise_multiplier=z), rounds), epsilon
+    )
   sampling, events = _events(algorithm, dataset, seed)
   return privacy_loss.noise_multiplier(epsilon, hidden.dp_delta, events(rounds), sampling)
 
@@ -61,6 +59,7 @@ def _events(algorithm, dataset, seed):
         f'{type(algorithm.sampling).__name__} has no method participation(dataset),'
         ' which says how clients are sampled; add it, because epsilon depends on it'
       )
+    algorithm.sampling.cohorts(dataset, seed)  # Raises InputError if there are too few clients.
     sampling = privacy_loss.Sampling(*algorithm.sampling.participation(dataset))
     return sampling, lambda rounds: rounds
   # With `FIXED`, neighbors differ in one update. Two clipped updates differ by at most twice the
@@ -121,6 +120,5 @@ def numbers_sent(algorithm: algorithm_lib.Algorithm) -> int:
   """Returns how many numbers a client update has if the client receives all rows."""
   specs = frozen.trained_part(algorithm, algorithm.model.weight_specs())
   whole = classifier.union(specs.encoder, specs.encoder_state)
-  sent = [t.name for t in algorithm.tables if t.merge.sends_rows]
-  each = [*whole.values(), *(specs.tables[name] for name in sent)]
-  return sum(spec.shape.num_elements() for spec in each)
+  sent = [specs.tables[t.name] for t in algorithm.tables if t.merge.sends_rows]
+  return sum(spec.shape.num_elements() for spec in (*whole.values(), *sent))

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 import tqdm
 
 from tff_xc import classifier
-from tff_xc.data import client_data, partition as partition_lib
+from tff_xc.data import client_data
 from tff_xc.experiment import client_states as client_states_lib
 from tff_xc.measure import client_scores, evaluation
 from tff_xc.round import algorithm as algorithm_lib, cohort, personal, randomness
@@ -59,12 +60,7 @@ def scores(
   if not how.steps and kept is None:
     return before
   algorithm = _with_room(algorithm, dataset)
-
-  def adapt(own, value, seed):
-    return own
-
-  if how.steps:
-    adapt = personal.build(algorithm, how.steps, how.part, how.learning_rate)
+  adapt = how.steps and personal.build(algorithm, how.steps, how.part, how.learning_rate)
   seed = randomness.round_seed(state.seed, state.round_number)
   pool, clients = dataset.train.pool, []
   for part, train, held_out in client_scores.parts(dataset):
@@ -78,18 +74,14 @@ def scores(
       return before[number]
     if not how.steps and not is_kept:
       return before[number]
-    start = weights
+    after = weights
     if is_kept:
       own = tf.nest.map_structure(tf.constant, kept.of(index))
-      start = algorithm.client_state.own_model(weights, own)
-    value = cohort.client_value(dataset.train, used, number)
-    after = adapt(start, value, seed)
-    own = partition_lib.of_clients({'own': held_out.of_client(index)})
-
-    def predict(numbers):
-      return evaluator.predict(after, pool, numbers)
-
-    return client_scores.top1(pool, own, predict)[0]
+      after = algorithm.client_state.own_model(weights, own)
+    if adapt:
+      after = adapt(after, cohort.client_value(dataset.train, used, number), seed)
+    predict = functools.partial(evaluator.predict, after, pool)
+    return client_scores.top1(pool, held_out.some(np.array([index])), predict)[0]
 
   threads = threads or len(os.sched_getaffinity(0))
   executor = concurrent.futures.ThreadPoolExecutor(threads)

@@ -75,8 +75,7 @@ class RunDirectory:
         files.write_json(self.path / run_files.CONFIG, config)
       self._watch = storage.Watch(watched)
       checkpoints.prepare(self.path)
-    self._metrics = None
-    self._events = None
+    self._metrics = self._events = None
 
   def _remove_leftovers(self) -> None:
     files.remove_leftovers(self.path, _REPLACED.__contains__)

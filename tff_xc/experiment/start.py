@@ -39,32 +39,6 @@ class Source(NamedTuple):
   preprocessing: Mapping[str, Any] = {}  # `preprocessing` of the run's description.
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Start:
-  """Values that replace initial weights; see `classifier.EmbeddingClassifier.start`."""
-
-  weights: Mapping[str, np.ndarray]  # New values of all weights except class rows, by name.
-  rows: np.ndarray  # float32 [k, row_dim], class rows that replace initial class rows.
-  places: np.ndarray  # int32 [k], the indices of `rows` in the class table.
-
-  def __call__(self, fresh: classifier.ModelWeights) -> classifier.ModelWeights:
-    """Returns the initial weights `fresh`, updated with `weights` and `rows`."""
-    parts = (
-      collections.OrderedDict(
-        (name, self.weights.get(f'{part}/{name}', value))
-        for name, value in getattr(fresh, part).items()
-      )
-      for part in ('encoder', 'encoder_state', 'tables')
-    )
-    started = tf.nest.map_structure(tf.convert_to_tensor, classifier.ModelWeights(*parts))
-    if len(self.places):
-      table = started.tables[classifier.CLASS]
-      started.tables[classifier.CLASS] = tf.tensor_scatter_nd_update(
-        table, self.places[:, None], self.rows
-      )
-    return started
-
-
 def read(path: str | os.PathLike) -> Source:
   """Reads the last checkpoint of a run directory, or an export in the npz format.
 
@@ -74,7 +48,7 @@ def read(path: str | os.PathLike) -> Source:
   try:
     if (folder / _EXPORT).is_file():
       arrays = _of_export(storage.read_arrays(folder / _EXPORT))
-      about = files.read_json(folder / _CARD)
+      about = files.read_json(folder / _CARD)['description']
     elif run_files.is_run(folder) and (rounds := checkpoints.kept(folder)):
       arrays = checkpoints.model_arrays(folder, rounds[-1])
       about = files.read_json(folder / run_files.DESCRIPTION)
@@ -105,12 +79,17 @@ def _of_export(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def check_features(
-  preprocessing: Mapping[str, Any], class_names: Sequence[str] | None, source: Source, path: str
+  model: classifier.EmbeddingClassifier,
+  preprocessing: Mapping[str, Any],
+  class_names: Sequence[str] | None,
+  source: Source,
+  path: str,
 ) -> None:
   """Raises InputError if features have different meanings in the source and in the data set.
 
   Features of tabular data are named columns. Features of item histories are items, which
-  are also the classes.
+  are also the classes. Their order matters only if `model`, which takes the weights, has a
+  table of features. If not, the rows of classes are also those of features.
   """
   columns = [how.get('columns') for how in (preprocessing, source.preprocessing)]
   if all(isinstance(each, list) for each in columns) and columns[0] != columns[1]:
@@ -119,9 +98,7 @@ def check_features(
       f'--start_from={path}: its features begin with {there}, and those of these data'
       f' with {here}; give the same --feature_columns in the same order'
     )
-  has_items = 'history' in preprocessing and any(
-    name.startswith('tables/') and name != f'tables/{classifier.CLASS}' for name in source.arrays
-  )
+  has_items = 'history' in preprocessing and model.encoder.tables
   if has_items and source.class_names != list(class_names or ()):
     raise errors.InputError(
       f'--start_from={path}: its items are not those of these data in the same order,'
@@ -165,19 +142,35 @@ def started(
         f' of this model {model.row_dim}; give --start_from_rows=none, or the same'
         ' head'
       )
-  found = Start(taken, table[places[:, 0]], places[:, 1])
-  size = sum(array.nbytes for array in (*taken.values(), found.rows))
+  rows, places = table[places[:, 0]], places[:, 1]
+  size = sum(array.nbytes for array in (*taken.values(), rows))
   if size > _MOST_BYTES:
     raise errors.InputError(
       f'--start_from={path}: {wording.human_bytes(size)} of weights; at most'
       f' {wording.human_bytes(_MOST_BYTES)} can be taken: give --start_from_rows=none'
     )
-  checksum = fingerprint.checksum([*taken.values(), found.rows, found.places])
+
+  def start(fresh: classifier.ModelWeights) -> classifier.ModelWeights:
+    """Returns the initial weights `fresh`, updated with the weights and rows of the source."""
+    parts = (
+      collections.OrderedDict(
+        (name, taken.get(f'{part}/{name}', value)) for name, value in getattr(fresh, part).items()
+      )
+      for part in ('encoder', 'encoder_state', 'tables')
+    )
+    updated = tf.nest.map_structure(tf.convert_to_tensor, classifier.ModelWeights(*parts))
+    if len(places):
+      updated.tables[classifier.CLASS] = tf.tensor_scatter_nd_update(
+        updated.class_table, places[:, None], rows
+      )
+    return updated
+
+  checksum = fingerprint.checksum([*taken.values(), rows, places])
   told = (
     f'start from {path}: the encoder, and {len(places):,} of'
     f' {wording.count(model.num_rows, "class row")}'
   )
-  return dataclasses.replace(model, start=found), checksum, told
+  return dataclasses.replace(model, start=start), checksum, told
 
 
 def _same(model, class_names, source: Source) -> np.ndarray:

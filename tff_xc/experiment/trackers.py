@@ -32,7 +32,6 @@ NAMES = (NONE, 'mlflow', 'wandb')
 _PACKAGES = {'mlflow': 'mlflow-skinny', 'wandb': 'wandb'}
 # MLflow's limits: the number of parameters in a call, and the length of a parameter's value.
 _PARAMETERS, _LONGEST = 100, 500
-_LEFT_OUT = ('unset',)
 _STARTS = (
   'no tracked run was started; mend that, or leave --tracker out and choose it when the run resumes'
 )
@@ -51,9 +50,8 @@ def check(name: str) -> None:
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns config.json as a flat dictionary. Dots join the parts of nested names."""
   flat = {}
-  own = {'options', 'hyperparameters', *_LEFT_OUT}
   for name, value in run_files.flat(config).items():
-    if name in own:
+    if name in ('options', 'hyperparameters', 'unset'):
       continue
     if isinstance(value, Mapping):
       flat |= {f'{name}.{inner}': of for inner, of in value.items()}

@@ -42,6 +42,7 @@ from tff_xc.round import (
   cohort as cohort_lib,
   examples as examples_lib,
   process as process_lib,
+  request,
 )
 from tff_xc.runtime import client_error, registry as runtimes
 
@@ -116,8 +117,7 @@ def train(
     metrics = (*metrics, *catalog.OF_CLIENTS)
     config = {**(config or {}), 'evaluate_clients': evaluate_clients}
   _check(algorithm, dataset, metrics, rounds, best)
-  saves = checkpoint_every or eval_every
-  schedule = progress_lib.Schedule(rounds, eval_every, saves)
+  schedule = progress_lib.Schedule(rounds, eval_every, checkpoint_every or eval_every)
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
@@ -142,7 +142,12 @@ def train(
       'messages': communication.messages(algorithm),
     }
     # Open the directory last. If a step above fails, no file is written.
-    directory = _directory(run_dir, config, dataset, counts, tracker)
+    watched = dataset.train.pool.files
+    directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
+    directory.write(run_files.DESCRIPTION, dataclasses.asdict(dataset.description))
+    if dataset.class_names is not None:
+      of_class = np.asarray(counts.sum(axis=0)).ravel()
+      directory.write_classes(dataset.class_names, of_class)
     if privacy and privacy.needs_secret:
       checkpoints.keep_secret(run_dir, drawn_seed)
     with directory.tracked as tracked:
@@ -170,17 +175,6 @@ def draw_curves(run_dir: str | os.PathLike) -> None:
   picture = pathlib.Path(run_dir) / run_directory.CURVES
   with storage.writing(picture):
     curves.plot_run(run_files.read_run(run_dir), picture)
-
-
-def _directory(run_dir, config, dataset, counts, tracker) -> run_directory.RunDirectory:
-  """Opens the run's directory, and writes the data's description and class names."""
-  watched = dataset.train.pool.files
-  directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
-  directory.write(run_files.DESCRIPTION, dataclasses.asdict(dataset.description))
-  if dataset.class_names is not None:
-    of_class = np.asarray(counts.sum(axis=0)).ravel()
-    directory.write_classes(dataset.class_names, of_class)
-  return directory
 
 
 def _large_states(algorithm, dataset, run_dir) -> list[str]:
@@ -237,6 +231,7 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
     raise ValueError('early stopping needs a metric')
   taken = {*catalog.SCORES, *catalog.ROUND}
   clash = {n for t in algorithm.tables for n in t.metrics} & taken
+  clash |= {n for part in algorithm.parts for n in part.metrics} & {*catalog.SCORES}
   if clash:
     raise ValueError(f"a run has a metric {min(clash)!r}; rename the step's")
   model = algorithm.model
@@ -266,7 +261,7 @@ def describe(value: Any, depth: int = 0) -> str:
   def inner(part):
     return describe(part, depth + 1)
 
-  if value is None or isinstance(value, bool | int | float | str):
+  if value is None or isinstance(value, bool | int | float | str | request.Secret):
     return repr(value)
   if depth > _DEPTH:
     return type(value).__name__
@@ -345,10 +340,9 @@ def run(
   deciding = [best.metric, *(target.metric for target in targets)]
   shown = sorted(metrics, key=lambda name: name not in deciding)
   progress = progress_lib.Progress(schedule, shown, rows)
-  timing = progress.timing
   try:
     if not rows:
-      with timing('evaluation'):
+      with progress.timing('evaluation'):
         measured = evaluate(held.weights())
       if epsilon:
         measured['epsilon'] = epsilon(0)
@@ -357,7 +351,7 @@ def run(
       held.best = kept.round(rows)
       progress.show(measured)
     if best.metric and not held.done:  # The initial model may remain the best one.
-      with timing('checkpoint'):
+      with progress.timing('checkpoint'):
         held.save()
     while held.done < schedule.rounds and not best.stops(rows):
       interrupts.check()
@@ -367,7 +361,7 @@ def run(
       row['seconds'] = time.perf_counter() - started
       measured = None
       if schedule.due(schedule.eval_every, held.done + 1):
-        with timing('evaluation'):
+        with progress.timing('evaluation'):
           measured = evaluate(process.get_model_weights(output.state))
       if epsilon:
         row['epsilon'] = epsilon(held.done + 1) if measured else math.nan
@@ -381,8 +375,9 @@ def run(
       del output  # A second reference to the state would force the next round to copy it.
       due = schedule.due(schedule.checkpoint_every, held.done)
       due |= bool(best.metric) and held.best == held.done
-      if due or held.is_lost or held.is_old:
-        with timing('checkpoint'):
+      due |= time.monotonic() - held.saved_at >= _SAVE_SECONDS
+      if due or held.is_lost:
+        with progress.timing('checkpoint'):
           held.save()
       if held.lost and _dropped_all(row):
         progress.warn(f"round {held.done} dropped every client's update, since none was finite")
@@ -440,15 +435,11 @@ class _Held:
       )
     self.lost = 0
     self.best = None  # The best round, whose checkpoint is kept.
-    self._saved_at = time.monotonic()
+    self.saved_at = time.monotonic()
 
   @property
   def is_lost(self) -> bool:
     return self.lost >= _MOST_LOST
-
-  @property
-  def is_old(self) -> bool:
-    return time.monotonic() - self._saved_at >= _SAVE_SECONDS
 
   def weights(self):
     """Returns the global weights. Delete every reference to them before the next round."""
@@ -503,7 +494,7 @@ class _Held:
     oldest = self._directory.save(self._state, self.done, more, self.weights, self.best)
     if clients:
       clients.saved(oldest, self.done)
-    self._saved_at = time.monotonic()
+    self.saved_at = time.monotonic()
 
   def save_interrupted(self) -> None:
     """Saves an interrupted run's state, and prints the round from which the run resumes."""

@@ -109,10 +109,6 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     return compressing.size(spec.shape.num_elements()) if compressing.size else held(spec)
 
   received = sent if compressing.both_ways else held
-
-  def total(size, specs):
-    return sum(map(size, specs))
-
   specs = algorithm.model.weight_specs()
 
   def of_table(table):
@@ -127,25 +123,25 @@ def messages(algorithm: algorithm_lib.Algorithm) -> Messages:
     )
 
   with tf.Graph().as_default():  # Only shapes are needed, so compute nothing.
-    messages_ = tf.nest.flatten([*parts.messages(algorithm).values()])
+    messages_ = tf.nest.flatten([*parts.initial(algorithm).values()])
   replies = tf.nest.flatten([part.reply_spec for part in algorithm.parts])
 
   def no_scalars(tensors):
     return [t for t in tensors if t.shape.rank]
 
   trained = _of_encoder(frozen.trained_part(algorithm, specs))
-  trained_bytes = total(held, trained)
-  all_bytes = total(held, _of_encoder(specs))
+  trained_bytes = sum(map(held, trained))
+  all_bytes = sum(map(held, _of_encoder(specs)))
   # FullSoftmax is assumed to train the same share of the encoder. Take this share of the task's
   # encoder, because FedMLH's model has several copies of the encoder.
   plain = (algorithm.task_model or algorithm.model).weight_specs()
-  encoder = total(held, _of_encoder(plain)) * trained_bytes // max(all_bytes, 1)
+  encoder = sum(map(held, _of_encoder(plain))) * trained_bytes // max(all_bytes, 1)
   return Messages(
     trained_bytes,
     all_bytes - trained_bytes,
-    encoder + total(held, plain.tables.values()),
-    total(received, trained) + total(held, no_scalars(messages_)),
-    total(sent, trained) + total(held, no_scalars(replies)) + _FLOAT,
+    encoder + sum(map(held, plain.tables.values())),
+    sum(map(received, trained)) + sum(map(held, no_scalars(messages_))),
+    sum(map(sent, trained)) + sum(map(held, no_scalars(replies))) + _FLOAT,
     {table.name: of_table(table) for table in algorithm.tables},
     algorithm.has_clients,
   )

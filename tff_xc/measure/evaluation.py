@@ -72,8 +72,7 @@ class Evaluator:
     self.metrics, self._clients = tuple(metrics), clients
     self._model = model
     self._dataset = dataset
-    function = functools.partial(tf.function, autograph=False)
-    self._embed = function(model.embed, reduce_retracing=True)
+    self._embed = tf.function(model.embed, autograph=False, reduce_retracing=True)
     self._embed_sparse = None
     self._best_labels = LabelSearch(model.head, model.num_classes)
 
@@ -128,11 +127,7 @@ class Evaluator:
   def of_clients(self, weights, held_out: partition_lib.Partition) -> np.ndarray:
     """Returns float64 [K], `client_scores.top1` of each client's `held_out` examples."""
     pool = self._dataset.train.pool
-
-    def predict(numbers):
-      return self.predict(weights, pool, numbers)
-
-    return client_scores.top1(pool, held_out, predict)
+    return client_scores.top1(pool, held_out, functools.partial(self.predict, weights, pool))
 
   def _embedded(self, weights, pool, numbers) -> Iterator[np.ndarray]:
     """Yields the embeddings of blocks of examples."""

@@ -176,12 +176,8 @@ def noise_multiplier(epsilon: float, delta: float, rounds: int, sampling: Sampli
 
   # First search with Renyi's bound, because its cost does not depend on the noise.
   most = least_noise(lambda z: accountant(z)._renyi(rounds), epsilon)
-
   # Loss distributions allow less noise. Search with them between a third of `most` and `most`.
-  def of(z):
-    return accountant(z).epsilon(rounds)
-
-  return least_noise(of, epsilon, most / 3, most)
+  return least_noise(lambda z: accountant(z).epsilon(rounds), epsilon, most / 3, most)
 
 
 def least_noise(

@@ -34,28 +34,24 @@ def of_schedules(requests: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     known = mean['known'] >= MOST
     until = known.idxmax() if known.any() else None
     own = scores[scores['schedule'] == schedule]['score'].dropna()
-
-    def value(line, name):
-      return line.get(name, np.nan)
-
     lines.append(
       {
         'schedule': schedule,
         'seeds': found['seed'].nunique(),
         'requests': mean.index[-1],
         'rounds_between': first['rounds_between'],
-        'own_requested': value(mean.mean(), 'own_requested'),
-        'rows': value(mean.mean(), 'rows'),
-        'class_bytes': value(mean.mean(), 'class_bytes'),
+        'own_requested': mean.mean().get('own_requested', np.nan),
+        'rows': mean.mean().get('rows', np.nan),
+        'class_bytes': mean.mean().get('class_bytes', np.nan),
         'auc_first': first['auc'],
         'auc_last': last['auc'],
         'posterior_first': first['posterior'],
         'posterior_last': last['posterior'],
         'known_last': last['known'],
         'requests_until_90': np.nan if until is None else until,
-        'precision': value(last if until is None else mean.loc[until], 'precision'),
-        'epsilon_first': value(first, 'epsilon'),
-        'epsilon_last': value(last, 'epsilon'),
+        'precision': (last if until is None else mean.loc[until]).get('precision', np.nan),
+        'epsilon_first': first.get('epsilon', np.nan),
+        'epsilon_last': last.get('epsilon', np.nan),
         'score': own.mean() if len(own) else np.nan,
         'score_std': own.std() if len(own) > 1 else np.nan,
         'runs': len(own),
@@ -75,10 +71,6 @@ def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
   rows = [heading]
   for line in audit.to_dict('records'):
     until = line['requests_until_90']
-
-    def pair(name, of=line):
-      return (of[f'{name}_first'], of[f'{name}_last'])
-
     score = percent(line['score'])
     if not np.isnan(line['score_std']):
       score += f' ± {100 * line["score_std"]:.1f}'
@@ -89,11 +81,13 @@ def table(audit: pd.DataFrame, metric: str) -> list[list[str]]:
         percent(line['own_requested']),
         '–' if np.isnan(line['rows']) else f'{line["rows"]:.0f}',
         '–' if np.isnan(size) else wording.human_bytes(size),
-        '{:.3f} {:.3f}'.format(*pair('auc')),
-        '{:.2f} {:.2f}'.format(*pair('posterior')),
+        f'{line["auc_first"]:.3f} {line["auc_last"]:.3f}',
+        f'{line["posterior_first"]:.2f} {line["posterior_last"]:.2f}',
         f'>{line["requests"]}' if np.isnan(until) else f'{until:.0f}',
         percent(line['precision']),
-        '–' if np.isnan(line['epsilon_first']) else '{:.1f} {:.1f}'.format(*pair('epsilon')),
+        '–'
+        if np.isnan(line['epsilon_first'])
+        else f'{line["epsilon_first"]:.1f} {line["epsilon_last"]:.1f}',
         score,
       ]
     )

@@ -321,11 +321,7 @@ def points(
   """
   scores = (score,) if score else tuple(catalog.HEADLINES)
   panels = []
-
-  def rows(run):
-    return run.summary.get('class_rows_requested_mean')
-
-  of_score, table = _points(frame, scores, rows)
+  of_score, table = _points(frame, scores, lambda run: run.summary.get('class_rows_requested_mean'))
   if of_score:
     dims = [
       run_files.settings_of(run).get('embedding_dim')
@@ -338,11 +334,9 @@ def points(
     title = f'{catalog.SCORES[of_score].heading} for what a client is sent'
     label = f'number of class {what} sent to a client in a round'
     panels.append(Panel(title, label, f'final {_heading(of_score)}', table))
-
-  def emd(run):
-    return run.summary.get('emd') and round(run.summary['emd'], 2)
-
-  of_score, table = _points(frame, scores, emd)
+  of_score, table = _points(
+    frame, scores, lambda run: run.summary.get('emd') and round(run.summary['emd'], 2)
+  )
   if of_score:
     title = f'{catalog.SCORES[of_score].heading} for the skew of the clients'
     y = f'final {_heading(of_score)}'
@@ -363,12 +357,9 @@ def _points(
 
   The x of a run is `of(run)`. If no score has such points, the returned score is ''.
   """
-
   # Leave out centralized training, which has no clients and sends no messages.
-  def sends(run):
-    return run.summary.get('bytes_down_per_client_round')
-
-  x = tables.Column('x', '', lambda run: of(run) if sends(run) else None, str)
+  sent = 'bytes_down_per_client_round'
+  x = tables.Column('x', '', lambda run: of(run) if run.summary.get(sent) else None, str)
   algorithms = frame.drop_duplicates('method')['algorithm'].to_numpy()
   for metric in scores:
     found = tables.of_methods(frame, [x, tables.COLUMNS[metric]])

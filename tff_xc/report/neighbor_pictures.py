@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tff_xc import wording
 from tff_xc.report import pictures
 
 # The most characters of a name below an image.
@@ -44,5 +45,5 @@ def plot(
 
 
 def _end(name: str) -> str:
-  text = pictures.short(name, len(name) + 1)
+  text = wording.shown(name)
   return text if len(text) <= _NAME else f'…{text[1 - _NAME :]}'

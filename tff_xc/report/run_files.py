@@ -197,6 +197,7 @@ def first_rounds(run: Run, rounds: int) -> Run:
   """Returns a run as it was after `rounds` rounds.
 
   If the run has finished, its means of bytes, class rows and seconds still cover the whole run.
+  A best round after `rounds` is left out.
   Raises InputError if the run was not evaluated after this round.
   """
   metrics = run.metrics[run.metrics['round'] <= rounds]
@@ -213,12 +214,11 @@ def first_rounds(run: Run, rounds: int) -> Run:
     name: None if math.isnan(value) else value
     for name, value in measured[scores].iloc[-1].astype(float).items()
   }
-  return dataclasses.replace(
-    run,
-    config=run.config | {'rounds': rounds},
-    metrics=metrics,
-    summary=(run.summary or {}) | {'final': final, 'rounds': rounds},
-  )
+  summary = (run.summary or {}) | {'final': final, 'rounds': rounds}
+  if (summary.get('best_round') or {}).get('round', 0) > rounds:
+    summary['best_round'] = None
+  config = run.config | {'rounds': rounds}
+  return dataclasses.replace(run, config=config, metrics=metrics, summary=summary)
 
 
 def _read_object(path, required, optional):

@@ -95,12 +95,8 @@ def methods(frame: pd.DataFrame, searched: Sequence[str] = ()) -> list[str]:
 
 def _settings(first: pd.DataFrame, of: Callable) -> pd.DataFrame:
   """Returns a row of settings as JSON for each run. A setting that a run lacks is nan."""
-
-  def text(value):
-    return json.dumps(value, sort_keys=True)
-
   rows = [
-    {key: text(value) for key, value in of(run).items() if value is not None}
+    {key: json.dumps(value, sort_keys=True) for key, value in of(run).items() if value is not None}
     for run in first['run']
   ]
   return pd.DataFrame(rows, index=first.index)
@@ -206,25 +202,18 @@ def _with_std(digits: int, factor: float = 1.0):
 
 def _score(name: str) -> Column:
   metric = catalog.SCORES[name]
-
-  def read(run):
-    return run.summary['final'].get(name)
-
+  heading, show = metric.heading, _with_std(4)
   if metric.unit == 'fraction':
-    found = Column(name, f'{metric.heading} %', read, _with_std(1, 100))
-  else:
-    found = Column(name, metric.heading, read, _with_std(4))
-  return found._replace(better=metric.better)
+    heading, show = f'{heading} %', _with_std(1, 100)
+  return Column(
+    name, heading, lambda run: run.summary['final'].get(name), show, better=metric.better
+  )
 
 
 def _total(name, heading, total, show, better='neither') -> Column:
-  def read(run):
-    return run.summary.get(total)
-
-  def show_mean(mean, std):
-    return show(mean)
-
-  return Column(name, heading, read, show_mean, better=better)
+  return Column(
+    name, heading, lambda run: run.summary.get(total), lambda mean, _: show(mean), better=better
+  )
 
 
 def _epsilon(run: run_files.Run) -> float | None:
@@ -336,12 +325,11 @@ def _volatility(score: str) -> Column | None:
   if score not in catalog.SCORES:
     return None
   of = COLUMNS[score]
-
-  def read(run):
-    return targets_lib.volatility(run.metrics.get(score))
-
-  heading = f'volatility of {of.heading}'
-  return of._replace(heading=heading, read=read, better='lower')
+  return of._replace(
+    heading=f'volatility of {of.heading}',
+    read=lambda run: targets_lib.volatility(run.metrics.get(score)),
+    better='lower',
+  )
 
 
 def _rounds_to(heading: str, target: targets_lib.Target) -> Column:
@@ -399,12 +387,8 @@ def _of_best_round(key: str) -> Column | None:
   if key in catalog.SCORES:
     heading, show = f'{COLUMNS[key].heading}, best round', COLUMNS[key].show
     better = COLUMNS[key].better
-
-  def read(run):
-    return (run.summary.get('best_round') or {}).get(key)
-
-  found = Column('', heading or '', read, show, better=better)
-  return heading and found._replace(is_asked_for=True)
+  found = Column('', heading, lambda run: (run.summary.get('best_round') or {}).get(key), show)
+  return heading and found._replace(is_asked_for=True, better=better)
 
 
 def columns_of(table: pd.DataFrame) -> list[Column]:
@@ -635,11 +619,8 @@ def to_text(
   stars = ('{}*', '{} ') if mark else ('{}', '{}')
   if width is None:
     return text_table.to_text(_marked(table, columns, *stars))
-
-  def wrap(label):
-    return textwrap.fill(label, max(width // 2, 20))
-
-  table = table.assign(algorithm=table['algorithm'].map(wrap))
+  wrapped = table['algorithm'].map(lambda label: textwrap.fill(label, max(width // 2, 20)))
+  table = table.assign(algorithm=wrapped)
   asked_for = [each.name for each in columns if each.name not in COLUMNS]
   first = [metric, *asked_for, *catalog.HEADLINES, *_TELLING]
   order = [*first, *(each.name for each in columns)]
