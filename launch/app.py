@@ -156,7 +156,10 @@ def _expanded(value: Any) -> Any:
 
 
 def _use_shared_flags() -> None:
-  """Makes this process and its child processes use --cache_dir and --picture_format."""
+  """Makes this process and its child processes use --cache_dir and --picture_format.
+
+  Commands check their other flags later.
+  """
   given = {n: flags.FLAGS[n].value for n in ('cache_dir', 'picture_format') if n in flags.FLAGS}
   if given.get('picture_format') is not None:
     pictures.use_formats(given['picture_format'])

@@ -55,7 +55,7 @@ leakage = Lazy('tff_xc.measure.leakage')
 losses = Lazy('tff_xc.round.losses')
 sparse = Lazy('tff_xc.data.sparse')
 
-# Settings of single schedules. The audit covers all schedules, so a user may always give them.
+# Settings of single schedules, which a user may give without their schedule.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
 # The audit uses the updates of at most _UPDATES clients, and the losses of at most _LOSSES training
 # examples and as many test examples.

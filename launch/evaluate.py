@@ -92,7 +92,7 @@ def run(
 
   found, path = trained.restore(run_dir, named), pathlib.Path(run_dir)
   config = run_files.read_config(path / run_files.CONFIG)
-  if how and configuration.without_importance(config) != config:
+  if how and how.steps and configuration.without_importance(config) != config:
     print(
       'warning: clients train here without the class probabilities that the run read from a file',
       file=sys.stderr,

@@ -164,9 +164,15 @@ def _folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
       folder = pathlib.Path(temporary) / path.name
       folder.mkdir()
       yield folder
+      old = pathlib.Path(temporary) / f'{path.name}.old'
       if path.exists():  # Deleting takes longer than renaming, so it comes last.
-        path.rename(pathlib.Path(temporary) / f'{path.name}.old')
-      folder.rename(path)
+        path.rename(old)
+      try:
+        folder.rename(path)
+      except BaseException:
+        if old.exists():
+          old.rename(path)
+        raise
   except (OSError, tf.errors.OpError) as e:
     why = getattr(e, 'strerror', None) or str(e).splitlines()[0]
     raise errors.InputError(

@@ -1,4 +1,4 @@
-"""Defines, checks and resolves the flags of a run, without importing TensorFlow."""
+"""Defines and checks the flags of a run, without importing TensorFlow."""
 
 import sys
 from collections.abc import Collection, Iterable, Sequence

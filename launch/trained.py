@@ -262,10 +262,9 @@ def _round(run: run_files.Run, wanted: str, warns: bool = True) -> int | None:
 
 def _scores(run: run_files.Run) -> list[str]:
   """Returns the scores that a run measured, the headline first."""
-  more = configuration.more_metrics(run.config)
   return [
     name
-    for name in (*tasks.get(run.task).metrics, *more, *catalog.OF_CLIENTS)
+    for name in dict.fromkeys((*tasks.get(run.task).metrics, *catalog.SCORES))
     if name in run.metrics and run.metrics[name].notna().any()
   ]
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from datasets.readers import record_features
+from datasets.readers import record_features, zipped
 from datasets.splits import rules, split_path
 from tasks import encoders, task
 from tff_xc import errors
@@ -161,7 +161,7 @@ def check_test(options: Mapping) -> None:
     raise errors.InputError(
       '--test_file and --test_fraction both name the test set; leave one of them out'
     )
-  if test_file and not os.path.exists(test_file):
+  if test_file and not (os.path.isdir(test_file) or zipped.is_file(test_file)):
     raise errors.InputError(
       f'--test_file={test_file} does not exist; name the file of the test examples'
     )

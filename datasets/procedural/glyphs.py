@@ -111,7 +111,8 @@ class Options:
   # least one example of each of its classes. The classes of its other examples are random.
   examples_per_client: float = 60
   # The standard deviation of the number of examples per client. If it is not 0, the numbers
-  # have a normal distribution and are at least 1.
+  # have a normal distribution, but are at least the client's number of classes (with
+  # `class_shares`: 1).
   examples_deviation: float = 0.0
   # Pairs (number of classes, their share of all examples) for successive groups of classes.
   # If given, they determine the distribution of each example's class, and

@@ -24,18 +24,24 @@ from tff_xc import errors
 _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
 
 
+def check_no_columns(columns: tables.Columns, why: str) -> None:
+  """Raises InputError if a flag names a column; `why` says why there is no table."""
+  usual = tables.Columns()._asdict()
+  for name, value in columns._asdict().items():
+    if value != usual[name]:
+      raise errors.InputError(
+        f'--{name}_column={value} names a column of a table, and {why}; leave it out'
+      )
+
+
 def read(path: str | os.PathLike, columns: tables.Columns) -> examples_lib.Examples:
   """Lists the examples of an input; raises InputError for an unknown kind of file."""
   path = pathlib.Path(path)
   if not path.exists():
     raise errors.InputError(f'--input={path} does not exist; give a folder or file')
   is_table = not path.is_dir() and tables.form(path)
-  if not is_table and columns != tables.Columns():
-    usual = tables.Columns()._asdict()
-    given = [f'--{n}_column={v}' for n, v in columns._asdict().items() if v != usual[n]]
-    raise errors.InputError(
-      f'{given[-1]} names a column of a table, and {path} is none; leave it out'
-    )
+  if not is_table:
+    check_no_columns(columns, f'{path} is none')
   found = _cifar(path)
   if found is None:
     found = _of_folder(path) if path.is_dir() else _of_file(path, columns)

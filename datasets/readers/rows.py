@@ -70,18 +70,21 @@ def read(
   if not names:
     names = tables.without_index(path, found)
     names = _of_numbers(path, [name for name in names if name not in others])
-  parts, marks = [], []
+  parts, marks, widths = [], [], {}
 
   def use(batch: tables.Batch) -> None:
     if columns.test:
       marks.extend(_marks(batch, columns.test))
-    x = np.hstack([numbers(batch, name) for name in names])
-    if parts and x.shape[1] != parts[0].shape[1]:
-      raise errors.InputError(
-        f'{batch.where(0)} or below: lists have other lengths than in earlier rows; give lists of'
-        ' one length'
-      )
-    parts.append(x)
+    of_columns = []
+    for name in names:
+      x = numbers(batch, name)
+      if x.shape[1] != widths.setdefault(name, x.shape[1]):
+        raise errors.InputError(
+          f'{batch.where(0)} or below: the lists of the column {name!r} have another length than in'
+          ' earlier rows; give lists of one length'
+        )
+      of_columns.append(x)
+    parts.append(np.hstack(of_columns))
     what = f'{batch.where(-1)} and what is before it'
     memory.require(sum(part.nbytes for part in parts), what, 'give a smaller table')
 

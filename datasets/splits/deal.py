@@ -43,7 +43,7 @@ USERS = Choice()
 
 def check_test_file(test_file: str, path: str | os.PathLike) -> None:
   """Raises InputError if the test file is the file of the training examples."""
-  if os.path.exists(test_file) and os.path.samefile(test_file, path):
+  if os.path.realpath(test_file) == os.path.realpath(path):
     raise errors.InputError(
       f'--test_file={test_file} is the file of the training examples; name the'
       ' file of the test examples, or give --test_fraction instead'

@@ -65,11 +65,8 @@ def make(request: rules.Request, path: str | os.PathLike, columns: tables.Column
   """Reads an input and splits it; raises InputError if the rule does not fit the input."""
   rule = request.check()
   where = pathlib.Path(path)
-  if rule.read and columns != tables.Columns():
-    raise errors.InputError(
-      f'{request.rule} reads no columns of a table; leave out --label_column, --user_column'
-      ' and --id_column'
-    )
+  if rule.read:
+    inputs.check_no_columns(columns, f'{request.rule} reads none')
   examples = rule.read(where) if rule.read else inputs.read(where, columns)
   fingerprint = examples.fingerprint()
   _check_fits(request, rule, examples, path)

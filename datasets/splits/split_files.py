@@ -248,7 +248,7 @@ def write(
         f'the user {name!r} is empty, is {tables.NOBODY} (which means no user), or begins or ends'
         ' with a space; rename it'
       )
-  users = np.array(clients.client_ids, object)[clients.owners()].tolist()
+  users = np.array(clients.client_ids, object)[clients.owners()]
   write_part(path, clients.numbers, data, users)
 
 
@@ -265,10 +265,10 @@ def write_part(
 
   def rows(places):
     chosen = numbers[places]
-    own = [[users[i] for i in places.tolist()]] if users else []
+    own = [[users[i] for i in places.tolist()]] if len(users) else []
     return *own, data.ids_of(chosen), _texts(data.labels, chosen)
 
-  header = COLUMNS[0 if users else 1 :]
+  header = COLUMNS[0 if len(users) else 1 :]
   write_rows(path, header, len(numbers), rows)
 
 

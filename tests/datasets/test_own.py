@@ -116,8 +116,12 @@ def test_a_column_of_lists_is_many_features(tmp_path):
 
 def test_lists_of_another_length_in_a_later_batch(tmp_path, monkeypatch):
   monkeypatch.setattr(tables, '_ROWS', 1)
-  (tmp_path / 'a.jsonl').write_text('{"class": 1, "v": [1]}\n{"class": 2, "v": [1, 2]}\n')
-  refused(tmp_path / 'a.jsonl', 'line 2 .*length')
+  for first, then in (
+    ('"v": [1]', '"v": [1, 2]'),
+    ('"v": [1], "w": [2, 3]', '"v": [1, 2], "w": [3]'),
+  ):
+    (tmp_path / 'a.jsonl').write_text(f'{{"class": 1, {first}}}\n{{"class": 2, {then}}}\n')
+    refused(tmp_path / 'a.jsonl', "line 2 .*'v'.*length")
 
 
 def test_lists_and_objects_of_json(tmp_path):

@@ -225,7 +225,9 @@ def test_what_fails_leaves_nothing(run, here, monkeypatch):
 
 def test_an_interrupt_while_the_old_export_is_deleted_spares_the_new(run, here, monkeypatch):
   def rmtree(folder, **_):
-    next(path for path in pathlib.Path(folder).rglob('*') if path.is_file()).unlink()
+    for path in pathlib.Path(folder).rglob('*'):
+      if path.is_file():
+        path.unlink()
     raise KeyboardInterrupt
 
   export.run(str(run), 'mine', 'npz')
@@ -234,6 +236,22 @@ def test_an_interrupt_while_the_old_export_is_deleted_spares_the_new(run, here, 
     export.run(str(run), 'mine', 'npz')
   assert export._is_export(pathlib.Path('mine'))
   assert (here / 'mine' / 'model.json').is_file()
+
+
+def test_an_interrupt_between_the_exports_keeps_the_old(run, here, monkeypatch):
+  export.run(str(run), 'mine', 'npz')
+  rename = pathlib.Path.rename
+
+  def interrupted(path, target):
+    if path.parent.name.startswith('.mine.') and path.name == 'mine':
+      raise KeyboardInterrupt
+    return rename(path, target)
+
+  monkeypatch.setattr(pathlib.Path, 'rename', interrupted)
+  with pytest.raises(KeyboardInterrupt):
+    export.run(str(run), 'mine', 'npz')
+  assert (here / 'mine' / 'model.json').is_file()
+  assert [path.name for path in here.iterdir() if path.name.startswith('.mine')] == []
 
 
 def test_only_calibrating_reads_data():

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from datasets.procedural import glyph_strokes, glyphs
+from datasets.procedural import features, glyph_strokes, glyphs
 from tff_xc import errors
 
 SMALL = {
@@ -91,6 +91,11 @@ def test_paper_may_be_white():
   assert white.dtype == np.float32
   np.testing.assert_array_equal(white, ((255 - ink.astype(int)) / 255).astype('f'))
   assert np.median(white) == 1
+  # Features have no paper.
+  x, same = (
+    everything(features.load_preset('features', **SMALL, white_paper=w).test).x for w in (0, 1)
+  )
+  np.testing.assert_array_equal(x, same)
 
 
 def test_clients_of_random_sizes_have_all_their_classes():

@@ -281,7 +281,7 @@ def test_shards_with_usual_features(tmp_path, one_file):
 def test_features_of_other_names(tmp_path):
   made = [
     images_on_disk.example(
-      photo=images_on_disk.photograph(i), kind=f'a/{i % 2}', who=f'é%/{i % 3}', key=i
+      photo=images_on_disk.photograph(i), kind=f'é/{i % 2}', who=f'é%/{i % 3}', key=i
     )
     for i in range(6)
   ]
@@ -289,7 +289,7 @@ def test_features_of_other_names(tmp_path):
   given = record_features.parse('image=photo,class=kind, user=who,id=key')
   assert load(path, features=given).train.client_ids == ['é%/0', 'é%/1', 'é%/2']
   found = store_lib.open_store(path, given)
-  assert next(iter(found.names)) == 'train/a%2F0/é%25%2F0/0.jpg'
+  assert next(iter(found.names)) == 'train/é%2F0/é%25%2F0/0.jpg'
   refused(path, 'it has key, kind, photo, who')
   refused(path, r'no user \(nobody', {**given, 'user': 'nobody'})
   for text in ('photo', 'picture=a', 'image=', 'id=a,id=b'):
