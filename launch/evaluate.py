@@ -94,7 +94,7 @@ def run(
   config = run_files.read_config(path / run_files.CONFIG)
   if how and how.steps and configuration.without_importance(config) != config:
     print(
-      'warning: clients train here without the class probabilities that the run read from a file',
+      'warning: the run read class probabilities from a file, and here clients train without them',
       file=sys.stderr,
     )
   result: dict[str, Any] = {'rounds': found.rounds}

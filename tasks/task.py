@@ -228,6 +228,8 @@ def check_split(draft: Draft) -> None:
     for name in names if is_there and other != split else ():
       if name != 'data_seed' or not held_out:
         why = f'with --split={split}, only with --split={other}'
+        if name == 'data_seed':
+          why += ', --client_test_fraction or --unseen_clients'
         draft.refuse(name, why, 'leave one of them out')
 
 

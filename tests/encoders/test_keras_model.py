@@ -271,8 +271,12 @@ def test_the_last_layer_is_found_behind_an_activation_that_is_used_twice():
   image, relu = tf.keras.Input(SHAPE), L.ReLU()
   first = relu(L.Dense(9, name='first')(L.Flatten()(image)))
   model = tf.keras.Model(image, relu(L.Dense(5, name='last')(first)))
-  encoder = keras_model.build_keras_encoder(model, SHAPE)
-  assert [encoder.init(SEED)[name].shape.as_list() for name in encoder.last_layer] == [[9, 5], [5]]
+  # The network may also end in an operation of its last layer with itself.
+  unit = tf.keras.Model(image, model.output / tf.norm(model.output, axis=1, keepdims=True))
+  for each in (model, unit):
+    encoder = keras_model.build_keras_encoder(each, SHAPE)
+    last = [encoder.init(SEED)[name].shape.as_list() for name in encoder.last_layer]
+    assert last == [[9, 5], [5]]
 
 
 def cohort():

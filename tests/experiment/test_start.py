@@ -191,9 +191,10 @@ def test_features_that_mean_something_else_are_refused():
     start.check_features(model, {'columns': ['b', 'a']}, ['x', 'y'], source, 'there')
   lists = {'history': 5, 'columns': {}}
   # If each item has one row, rows are matched by class names.
-  start.check_features(model, lists, ['y', 'x'], source, 'there')
-  of_items = dataclasses.replace(model.encoder, tables={'feature': encoder.feature_table(2)})
-  model = dataclasses.replace(model, encoder=of_items)
+  tied = dataclasses.replace(model.encoder, tied={'feature': encoder.feature_table(8)})
+  one_row = dataclasses.replace(model, encoder=tied)
+  start.check_features(one_row, lists, ['y', 'x'], source, 'there')
+  # All other models, such as FedMLH's, have rows of features, which go by the order.
   start.check_features(model, lists, ['x', 'y'], source, 'there')
   with pytest.raises(errors.InputError, match='items'):
     start.check_features(model, lists, ['y', 'x'], source, 'there')

@@ -48,6 +48,23 @@ def test_the_description_of_an_algorithm_hides_its_secret(made):
   assert not any(str(number) in told for number in private.tables[0].request.secret)
 
 
+@pytest.mark.parametrize('schedule', ['sticky', 'partial'])
+def test_lasting_negatives_of_a_lost_secret_do_not_go_on(made, tmp_path, monkeypatch, schedule):
+  model, dataset = made[0].model, made[1]
+  monkeypatch.setattr(training.checkpoints, 'kept', lambda run_dir: [1])
+  for randomness, word in (('private', 'cannot resume'), ('reproducible', 'no sampling')):
+    algorithm = fedss.FedSS.made(
+      model=model,
+      max_positives=4,
+      negatives=2,
+      negatives_schedule=schedule,
+      request_randomness=randomness,
+      sampling=cohort.UniformClients(2) if randomness == 'private' else None,
+    )
+    with pytest.raises((errors.InputError, ValueError), match=word):
+      train((algorithm, dataset), tmp_path / 'run')
+
+
 def test_a_part_has_no_metric_of_a_score(made, tmp_path):
   class Mine(parts.Part):
     name = 'mine'

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sklearn import metrics
 
 from tests import tiny
-from tff_xc import classifier, heads
+from tff_xc import classifier, errors, heads
 from tff_xc.data import client_data, hashing, partition, pool, sparse
 from tff_xc.encoders import encoder
 from tff_xc.measure import catalog, evaluation, ranking
@@ -250,6 +250,10 @@ def test_sparse_examples_with_label_sets(sparse_setting):
   for name in ('top1', 'macro_f1', 'mcc', 'test_loss'):
     with pytest.raises(ValueError, match=f'{name} .*p@1'):
       evaluation.Evaluator(model, dataset, (name,))(weights)
+  bare = pool.in_memory(bags(3), scipy.sparse.csr_matrix((3, CLASSES), dtype=bool))
+  for part, name in (('test', 'p@1'), ('validation', 'pc_mean_validation')):
+    with pytest.raises(errors.InputError, match=f'no {part} example has a label'):
+      evaluation.Evaluator(model, dataclasses.replace(dataset, **{part: bare}), (name,))
 
 
 def best_of_each(scores, k):

@@ -152,7 +152,7 @@ def test_a_runtime_is_installed_by_its_name():
   stack = tff.framework.get_context_stack()
   before = stack.current
   try:
-    with contextlib.closing(registry.install('worker')) as context:
+    with contextlib.closing(registry.install('worker', device='CPU')) as context:
       assert stack.current is context
       assert _total([20, 22]) == 42
   finally:

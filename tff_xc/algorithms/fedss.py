@@ -126,7 +126,7 @@ class FedSS(Sampled):
     "source of the randomness of the negatives and of their order. 'reproducible': the seed of"
     " the run, which the server knows; 'private': the operating system. With 'private', a second"
     ' run with the same seed gives different results, and so does a run that was stopped and'
-    ' resumed',
+    ' resumed, which only fresh negatives allow',
     choices=('reproducible', 'private'),
   )
   softmax_correction: str = hp.field(

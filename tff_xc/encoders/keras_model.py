@@ -144,9 +144,10 @@ def _last_weights(model) -> list[tf.Variable]:
   history = model.outputs[0]._keras_history
   while not history.layer.weights:
     node = history.layer._inbound_nodes[history.node_index]
-    if len(node.keras_inputs) != 1:  # The input of the network, or several inputs.
+    given = node.input_tensors  # The first argument of the layer's call.
+    if isinstance(given, (list, dict)) or node.is_input:
       return []
-    history = node.keras_inputs[0]._keras_history
+    history = given._keras_history
   layer = history.layer
   if isinstance(layer, tf.keras.Model):
     return _last_weights(layer)

@@ -88,8 +88,8 @@ def check_features(
   """Raises InputError if features have different meanings in the source and in the data set.
 
   Features of tabular data are named columns. Features of item histories are items, which
-  are also the classes. Their order matters only if `model`, which takes the weights, has a
-  table of features. If not, the rows of classes are also those of features.
+  are also the classes. Their order matters, except if `model`, which takes the weights, has one
+  row for each item (`encoder.tied`).
   """
   columns = [how.get('columns') for how in (preprocessing, source.preprocessing)]
   if all(isinstance(each, list) for each in columns) and columns[0] != columns[1]:
@@ -98,7 +98,7 @@ def check_features(
       f'--start_from={path}: its features begin with {there}, and those of these data'
       f' with {here}; give the same --feature_columns in the same order'
     )
-  has_items = 'history' in preprocessing and model.encoder.tables
+  has_items = 'history' in preprocessing and not model.encoder.tied
   if has_items and source.class_names != list(class_names or ()):
     raise errors.InputError(
       f'--start_from={path}: its items are not those of these data in the same order,'

@@ -121,6 +121,13 @@ def train(
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
+  lasting = (t.request for t in algorithm.tables if t.request.selects)
+  lasting = [r for r in lasting if r.secret and r.schedule != request.FRESH]
+  if lasting and checkpoints.kept(run_dir):
+    raise errors.InputError(
+      f'{run_dir} cannot resume, because its lasting negatives depend on a secret that is not kept'
+      ' (--request_randomness=private); choose another --run_dir'
+    )
   privacy = algorithm.part('dp')
   drawn_seed = checkpoints.seed_of(privacy, run_dir, seed)
   kept = algorithm.client_state
@@ -233,7 +240,7 @@ def _check(algorithm, dataset, metrics, rounds, best) -> None:
   clash = {n for t in algorithm.tables for n in t.metrics} & taken
   clash |= {n for part in algorithm.parts for n in part.metrics} & {*catalog.SCORES}
   if clash:
-    raise ValueError(f"a run has a metric {min(clash)!r}; rename the step's")
+    raise ValueError(f'a run has a metric {min(clash)!r}; rename that of the step or part')
   model = algorithm.model
   if model.label_sets != scipy.sparse.issparse(dataset.train.pool.labels):
     raise ValueError(

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from tff_xc import classifier, heads
+from tff_xc import classifier, errors, heads
 from tff_xc.data import (
   client_data as client_data_lib,
   partition as partition_lib,
@@ -50,7 +50,8 @@ class Evaluator:
   classes. A single label counts as a set of one label. For each retrieval example, the evaluator
   ranks the other retrieval examples.
   Metrics of class distances use the classes of training clients. Examples are read in blocks.
-  Raises ValueError for a metric that does not exist or that the data do not allow.
+  Raises ValueError for a metric that does not exist or that the data do not allow, and
+  InputError if no example has a label.
   """
 
   def __init__(
@@ -65,8 +66,12 @@ class Evaluator:
       raise ValueError(f'there is no metric {", ".join(sorted(unknown))}.')
     for name in metrics:
       for part in catalog.SCORES[name].needs:
-        if part in _OF_DATA and not getattr(dataset, part):
+        found = getattr(dataset, part) if part in _OF_DATA else True
+        if not found:
           raise ValueError(f'{name} needs {part}, which the data set lacks.')
+        labels = getattr(found, 'labels', None)
+        if scipy.sparse.issparse(labels) and not labels.nnz:
+          raise errors.InputError(f'no {part} example has a label; give examples with labels')
         if part == 'clients' and clients is None:
           raise ValueError(f'{name} needs clients with held-out examples.')
     self.metrics, self._clients = tuple(metrics), clients

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 from scipy.spatial import distance
 
-from tff_xc import errors, memory
+from tff_xc import memory
 from tff_xc.data import sparse
 from tff_xc.measure import catalog, search
 
@@ -180,13 +180,14 @@ def label_set_scores(
     pc@k, capped P@k: 1/N sum_i |top_k(i) & Y_i| / min(k, |Y_i|).
     pc@k_frequent, pc@k_infrequent: the same as pc@k, except that only hits of frequent
       labels or only hits of infrequent labels count. The two sum to pc@k (FedMLH).
-  Raises InputError if no example has a label, and ValueError if `top` has too few columns.
+  Raises ValueError if no example has a label, or if `top` has too few columns.
   """
   counts = np.diff(labels.indptr)
-  if len(top) != len(counts):
-    raise ValueError(f'Expected as many rankings as label sets; got {len(top)} and {len(counts)}.')
-  if not counts.any():
-    raise errors.InputError('no test example has a label; give test examples with labels')
+  if len(top) != len(counts) or not counts.any():
+    raise ValueError(
+      f'Expected as many rankings as label sets, and one that is not empty; '
+      f'got {len(top)} and {len(counts)}.'
+    )
   if max(ks) > top.shape[1]:
     raise ValueError(f'{top.shape[1]} ranks do not tell of {max(ks)}.')
   top = np.asarray(top)[:, : max(ks)]

@@ -55,7 +55,7 @@ def build(algorithm: algorithm_lib.Algorithm):
     held: `SelectedRows` by table.
     examples: `ClientExamples`.
     round_seed: the round's seed, int32 [5].
-    received: the server's messages by part. None: the messages of the first round.
+    received: what the client received from each part, by name. None: that of the first round.
   """
 
   keeper, head = algorithm.client_state, None
@@ -129,7 +129,7 @@ def build_training(algorithm: algorithm_lib.Algorithm, own_rows_only: bool = Fal
 
 
 def _received(algorithm, held, received):
-  """Returns the messages by part. If `received` is None, returns those of the first round."""
+  """Returns `received`, see `build`. If it is None, returns that of the first round."""
   if received is not None:
     return received
   received = parts_lib.initial(algorithm)

@@ -49,7 +49,7 @@ class Merge(Protocol):
     table: tf.Tensor,
     merged: Any,
     total_weight: tf.Tensor,
-    after: optimizers.After | None = None,
+    after: optimizers.After = optimizers.unchanged,
   ) -> tuple[Any, tf.Tensor, Any]:
     """Returns (optimizer state, table [n, row_dim], the second result of `after`).
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Local(NamedTuple):
   """The data of a client after local training, which the hooks of a `Part` receive."""
 
-  received: Any  # The part's state on the server.
+  received: Any  # The part's state on the server, or the received numbers of `Part.beside`.
   kept: Any  # The client's `examples.KeptState`, if the algorithm has client states.
   # `ModelWeights` before and after local training, with only the received rows of each table. If
   # there are `head_epochs`, `before` is the client's model after them.
@@ -152,8 +152,8 @@ class Part:
   def examples(self, examples, held, received):
     """Returns the examples on which a client trains.
 
-    A label is the index of a class row among the received class rows, `held`. `received` is the
-    part's state on the server.
+    A label is the index of a class row among the received class rows, `held`. `received` is that
+    of `Local`.
     """
     return examples
 

@@ -256,6 +256,11 @@ def test_a_runtime_of_the_cluster_takes_the_place_of_the_one_before(monkeypatch)
 def test_workers_compute_on_the_runs_device(ray):
   crew_lib.RayCrew(1, 'cpu')
   assert {*ray.devices} == {'cpu'}
+  ray.get_runtime_context = lambda: types.SimpleNamespace(get_node_id=lambda: 'node')
+  ray.util = types.SimpleNamespace(get_node_ip_address=lambda: '10.0.0.2')
+  actor = crew_lib._Actor(1, [], 'gpu:7')
+  _, wrong = actor.prepare(crew_lib.describe_program(), b'')
+  assert "no 'gpu:7'" in wrong
 
 
 def test_without_ray_the_sentence_names_the_cure(monkeypatch):

@@ -227,10 +227,13 @@ class _Shared:
 class _Actor(worker_lib.Worker):
   """A worker in one of Ray's processes."""
 
-  def __init__(self, threads: int, path: Sequence[str], device: str):
+  def __init__(self, threads: int, path: Sequence[str], device: str = ''):
     sys.path.extend(p for p in path if p not in sys.path)
-    self._threads = threads
-    super().__init__(threads, device)
+    self._threads, self._wrong = threads, ''
+    try:
+      super().__init__(threads, device)
+    except errors.InputError as e:
+      self._wrong = f'cannot train clients: {e}'
 
   def prepare(self, program: dict, data: bytes) -> tuple[dispatch.Info, str]:
     """Opens this machine's copy of the data, if there is a copy.
@@ -238,7 +241,7 @@ class _Actor(worker_lib.Worker):
     Returns the worker's description, and a phrase that says why the driver cannot use this
     worker, or ''.
     """
-    wrong = difference(program, describe_program())
+    wrong = difference(program, describe_program()) or self._wrong
     folder = os.environ.get(DATA_VARIABLE, '')
     if folder and data and not wrong:
       wrong = self._open(folder, *pickle.loads(data))
