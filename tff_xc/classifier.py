@@ -75,6 +75,11 @@ class EmbeddingClassifier:
     return rows.shape.num_elements()
 
   @property
+  def shares_rows(self) -> bool:
+    """Whether the head hashes labels into rows that several labels share."""
+    return self.head.rows_of(tf.zeros([1], tf.int32)).shape.rank > 1
+
+  @property
   def row_dim(self) -> int:
     """The length of a class row: d, or d + 1 with a bias."""
     return self.head.row_dim(self.encoder.embedding_dim)

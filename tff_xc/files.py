@@ -127,18 +127,19 @@ def write_json(path: str | os.PathLike, obj: Any, is_sorted: bool = True) -> Non
   NumPy values become numbers and lists, and paths become strings. Numbers that are not
   finite become null, because JSON cannot represent them.
   """
-  text = json.dumps(_plain(obj), sort_keys=is_sorted, indent=2, allow_nan=False)
+  text = json.dumps(plain_json(obj), sort_keys=is_sorted, indent=2, allow_nan=False)
   with replacing(path) as temporary:
     temporary.write_text(text + '\n', encoding='utf-8')
 
 
-def _plain(obj):
+def plain_json(obj: Any) -> Any:
+  """Converts a value to what reading its JSON file returns: NumPy values, paths, nan as None."""
   if hasattr(obj, 'tolist'):  # NumPy values, without importing NumPy.
     obj = obj.tolist()
   if isinstance(obj, dict):
-    return {str(key): _plain(value) for key, value in obj.items()}
+    return {str(key): plain_json(value) for key, value in obj.items()}
   if isinstance(obj, list | tuple):
-    return [_plain(value) for value in obj]
+    return [plain_json(value) for value in obj]
   if isinstance(obj, float) and not math.isfinite(obj):
     return None
   return str(obj) if isinstance(obj, os.PathLike) else obj

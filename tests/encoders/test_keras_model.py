@@ -271,8 +271,10 @@ def test_the_last_layer_is_found_behind_an_activation_that_is_used_twice():
   image, relu = tf.keras.Input(SHAPE), L.ReLU()
   first = relu(L.Dense(9, name='first')(L.Flatten()(image)))
   model = tf.keras.Model(image, relu(L.Dense(5, name='last')(first)))
-  # The network may also end in an operation of its last layer with itself.
-  unit = tf.keras.Model(image, model.output / tf.norm(model.output, axis=1, keepdims=True))
+  # The network may also end in operations of its last layer with itself or with a constant.
+  unit = tf.keras.Model(image, 10.0 * model.output / tf.norm(model.output, axis=1, keepdims=True))
+  several = tf.keras.Model(image, model.output + L.Dense(5)(L.Flatten()(image)))
+  assert keras_model.build_keras_encoder(several, SHAPE).last_layer == ()
   for each in (model, unit):
     encoder = keras_model.build_keras_encoder(each, SHAPE)
     last = [encoder.init(SEED)[name].shape.as_list() for name in encoder.last_layer]

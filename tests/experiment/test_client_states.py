@@ -71,6 +71,10 @@ def test_files_that_no_checkpoint_needs_are_removed(tmp_path):
   resumed.saved(3, 3)
   assert files(tmp_path) == {'7_1.npz', '3_3.npz'}
   assert resumed.of(7).value['n'] == 1
+  best = tmp_path / 'best'
+  best.mkdir()
+  after(best, [[3]] * 5, [1, 2, 3, 4, 5]).saved(4, 5, best=2)
+  assert files(best) == {'3_2.npz', '3_4.npz', '3_5.npz'}
   # Without a checkpoint, only the newest states are left, and the next round must be done first.
   other = tmp_path / 'other'
   other.mkdir()

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 
+import numpy as np
 import pytest
 
 from tests import doubling
@@ -87,6 +88,15 @@ def test_it_stops_without_a_better_score(tmp_path):
   # The same command without this setting continues from there.
   assert doubling.run(path, 40, evaluate=falling)['rounds'] == 40
   assert doubling.rows(path) == doubling.rows(tmp_path / 'whole')
+
+
+def test_a_resumed_run_stops_only_after_an_evaluation(tmp_path):
+  with pytest.raises(KeyboardInterrupt):
+    doubling.run(tmp_path, 40, evaluate=falling, process=doubling.At(10, interrupted))
+  gc.collect()
+  found = doubling.run(tmp_path, 40, evaluate=falling, best=targets.BestRound('top1', 1))
+  assert found['rounds'] == 12
+  assert found['final']['top1'] == falling(2.0**12)['top1']
 
 
 def test_the_checkpoint_of_the_best_round_stays(tmp_path):
@@ -230,6 +240,10 @@ def test_another_configuration_is_refused(tmp_path, change, message):
   run_directory.RunDirectory(tmp_path / 'run', config)
   with pytest.raises(errors.InputError, match=message):
     same_run.check_config(tmp_path / 'run', {**config, **change})
+  # JSON has other types than Python.
+  config |= {'file': tmp_path, 'count': np.int64(3), 'most': np.inf}
+  run_directory.RunDirectory(tmp_path / 'other', config)
+  same_run.check_config(tmp_path / 'other', config)
 
 
 def test_other_data_are_refused_and_settings_that_do_not_matter_may_change(tmp_path):

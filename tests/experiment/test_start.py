@@ -212,6 +212,9 @@ def test_buckets_do_not_go_by_the_names_of_as_many_classes():
   arrays = {'tables/class': np.zeros([8, 5])}
   assert len(of(names)) == 8
   assert not len(of(names[::-1]))
+  # The rows of buckets are not those of classes.
+  model, arrays = small_data.images()[1], {'tables/class': np.zeros([4, 5])}
+  assert not len(of(names))
 
 
 def test_a_finished_run_of_another_start_is_not_taken_for_this_one(tmp_path):

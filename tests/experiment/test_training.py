@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def made():
   return dataclasses.replace(algorithm, sampling=sampling), dataset
 
 
-def train(made, path, rounds=1, metrics=('train_top1',), target='', **changes):
+def train(made, path, rounds=1, metrics=('train_top1',), target='', eval_every=1, **changes):
   algorithm, dataset = made
   algorithm = dataclasses.replace(algorithm, **changes)
   return training.train(
@@ -35,8 +36,37 @@ def train(made, path, rounds=1, metrics=('train_top1',), target='', **changes):
     metrics=metrics,
     rounds=rounds,
     target=target,
+    eval_every=eval_every,
     config={'note': 'does not describe the algorithm'},
   )
+
+
+def test_a_description_has_what_functions_and_numbers_hold():
+  class Scale:
+    def __init__(self, by):
+      self.by = by
+
+    def times(self, x):
+      return self.by * x
+
+  def of(scale):
+    return functools.partial(np.multiply, scale), np.float32(scale), Scale(scale).times
+
+  for one, other in zip(of(0.1), of(0.2), strict=True):
+    assert training.describe(one) != training.describe(other)
+
+
+@pytest.mark.slow
+def test_a_directory_is_free_again_while_a_traceback_lives(made, in_process, built_once, tmp_path):
+  def fails(*_):
+    raise KeyboardInterrupt
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(training, 'draw_curves', fails)
+    with pytest.raises(KeyboardInterrupt) as held:
+      train(made, tmp_path / 'run')
+  assert train(made, tmp_path / 'run', 2)['rounds'] == 2
+  del held
 
 
 def test_the_description_of_an_algorithm_hides_its_secret(made):
@@ -112,6 +142,7 @@ def test_it_trains_while_a_loop_runs_as_in_a_notebook(made, in_process, built_on
   [
     ({'sampling': None}, 'no sampling'),
     ({'rounds': 0}, 'at least one round'),
+    ({'eval_every': 0}, 'at least one round'),
     ({'metrics': ()}, 'one metric'),
     ({'metrics': ('map@10',)}, 'map@10 needs retrieval'),
     ({'metrics': ('top2',)}, 'there is no metric top2'),

@@ -132,6 +132,21 @@ def test_f1_and_mcc_are_of_the_predictions_and_distances_of_classes_held(setting
   assert list(measured.values()) == pytest.approx(expected, rel=1e-5)
 
 
+def test_classes_without_a_prototype_have_no_distance(setting):
+  model, _, dataset, parts = setting
+  model = dataclasses.replace(model, head=heads.PrototypeHead())
+  weights = model.init(tf.constant([0, 1]))
+  table = np.zeros(weights.class_table.shape, np.float32)
+  table[:2, -1], table[:2, 0] = 1, (3, -2)
+  dataset = dataclasses.replace(
+    dataset, train=clients([pool.Examples(parts[0].x, parts[0].labels % 3)])
+  )
+  measured = evaluation.Evaluator(model, dataset, catalog.DISTANCES)(
+    weights._replace(tables={classifier.CLASS: tf.constant(table)})
+  )
+  assert [*measured.values()] == pytest.approx([2, 2])
+
+
 @pytest.mark.parametrize('scores', [12 * 500, 2**25])  # In blocks, and all at once.
 def test_the_test_loss_is_scikit_learns_log_loss(setting, monkeypatch, scores):
   _, _, dataset, _ = setting
@@ -279,6 +294,7 @@ def test_the_best_are_those_of_a_sort_and_ties_go_to_the_lower_label(n, k):
   scores[:, 1] = np.nan
   scores[3:, 2] = -np.inf
   scores[130:, 3] = np.nan  # The range includes the group of labels 128 and 129.
+  scores[::64, 4] = np.inf  # Other labels of the group are finite.
   found = evaluation.top_labels(tf.constant(scores), k)
   assert found.dtype == np.int32
   np.testing.assert_array_equal(found, best_of_each(scores, k))

@@ -83,6 +83,7 @@ def test_what_has_no_weights_is_refused():
   for changes, message in (
     ({'label_sets': True}, 'sets of labels'),
     ({'head': heads.HashedHead(N, 2, 5)}, 'hashes'),
+    ({'head': heads.HashedHead(N, 1, 5)}, 'hashes'),
   ):
     model = dataclasses.replace(plain.model, **changes)
     with pytest.raises(errors.InputError, match=message):

@@ -140,18 +140,24 @@ def _state(model) -> list[tf.Variable]:
 
 
 def _last_weights(model) -> list[tf.Variable]:
-  """Returns the weights of the last layer that has weights, or [] if none is found."""
-  history = model.outputs[0]._keras_history
-  while not history.layer.weights:
-    node = history.layer._inbound_nodes[history.node_index]
-    given = node.input_tensors  # The first argument of the layer's call.
-    if isinstance(given, (list, dict)) or node.is_input:
-      return []
-    history = given._keras_history
-  layer = history.layer
-  if isinstance(layer, tf.keras.Model):
-    return _last_weights(layer)
-  return layer.trainable_weights
+  """Returns the weights of the last layer that has weights.
+
+  Returns [] if several layers, or the input, reach the output without further weights.
+  """
+  ends, seen, waiting = set(), set(), [model.outputs[0]._keras_history]
+  while waiting:
+    history = waiting.pop()
+    layer, place = history.layer, (id(history.layer), history.node_index)
+    inputs = layer._inbound_nodes[history.node_index].keras_inputs
+    if layer.weights or not inputs:
+      ends.add(place)
+      last = layer
+    elif place not in seen:
+      waiting += [tensor._keras_history for tensor in inputs]
+    seen.add(place)
+  if len(ends) != 1:
+    return []
+  return _last_weights(last) if isinstance(last, tf.keras.Model) else last.trainable_weights
 
 
 def _graph(model, example: tf.TensorSpec, training: bool, name: str):

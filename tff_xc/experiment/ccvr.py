@@ -152,7 +152,7 @@ def calibrated(
   Raises InputError if examples have sets of labels, if classes share rows, if covariances or
   virtual features need too much memory, or if embeddings or class rows are not finite.
   """
-  if model.label_sets or model.rows_per_label != 1:
+  if model.label_sets or model.shares_rows:
     raise errors.InputError(
       '--calibrate needs one class for each example and a row for each class, which'
       ' this run does not have; leave it out'

@@ -119,9 +119,11 @@ class ClientStates:
       if new:
         files.sync(self._folder)
 
-  def saved(self, oldest: int, newest: int) -> None:
-    """Removes files that no checkpoint from round `oldest` to round `newest` needs."""
-    self.kept = self._without(lambda at, by: by <= oldest)
+  def saved(self, oldest: int, newest: int, best: int | None = None) -> None:
+    """Removes files that neither the checkpoints from `oldest` to `newest` nor `best` needs."""
+    self.kept = self._without(
+      lambda at, by: by <= oldest and not (best is not None and at <= best < by)
+    )
     last = {(client, rounds[-1]) for client, rounds in self.kept.items()}
     self._sums = {file: n for file, n in self._sums.items() if file in last}
     self._saved = newest

@@ -48,6 +48,8 @@ class RunDirectory:
   Attributes:
     path: the directory.
     tracked: the run's record in an experiment tracker. `start_metrics` starts the record.
+    lock: the file whose closing unlocks the directory. In a notebook, a traceback may keep this
+      object.
   """
 
   def __init__(
@@ -66,16 +68,20 @@ class RunDirectory:
     """
     self.tracked = trackers.Tracked(tracker, path)
     self.path = pathlib.Path(path)
-    self._lock = lock.lock(self.path, 'run_dir')
-    same_run.check_config(self.path, config)
-    self._remove_leftovers()
+    self.lock = lock.lock(self.path, 'run_dir')
     self._config = config
-    with storage.writing(self.path / run_files.CONFIG):
-      if not run_files.is_run(self.path):
-        files.write_json(self.path / run_files.CONFIG, config)
-      self._watch = storage.Watch(watched)
-      checkpoints.prepare(self.path)
     self._metrics = self._events = None
+    try:
+      same_run.check_config(self.path, config)
+      self._remove_leftovers()
+      with storage.writing(self.path / run_files.CONFIG):
+        if not run_files.is_run(self.path):
+          files.write_json(self.path / run_files.CONFIG, config)
+        self._watch = storage.Watch(watched)
+        checkpoints.prepare(self.path)
+    except BaseException:
+      self.lock.close()
+      raise
 
   def _remove_leftovers(self) -> None:
     files.remove_leftovers(self.path, _REPLACED.__contains__)

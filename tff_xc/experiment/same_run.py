@@ -3,13 +3,12 @@
 Importing this module does not import TensorFlow.
 """
 
-import json
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from tff_xc import errors, wording
+from tff_xc import errors, files, wording
 from tff_xc.report import run_files
 
 # Key in config.json: a checksum of class probabilities, such as FedIR's target distribution.
@@ -42,7 +41,7 @@ def check_config(path: str | os.PathLike, config: Mapping) -> None:
       )
     return
   found = run_files.read_config(file)
-  wanted = json.loads(json.dumps(config))
+  wanted = files.plain_json(config)
   was, is_now = _settings(found), _settings(wanted)
   # Before the data are loaded, leave out the settings that the user did not set: a run lowers
   # their defaults to fit the data.

@@ -191,6 +191,8 @@ def _same(model, class_names, source: Source) -> np.ndarray:
     here = there = range(model.num_rows if is_same else 0)
     if is_same and len(source.arrays[f'tables/{classifier.CLASS}']) != len(here):
       here = there = ()
+  elif len(source.arrays[f'tables/{classifier.CLASS}']) != source.num_classes:
+    here = there = ()  # The source has rows of buckets.
   place = {name: i for i, name in enumerate(there)}
   pairs = [(place[name], i) for i, name in enumerate(here) if name in place]
   return np.array(pairs, np.int32).reshape(-1, 2)

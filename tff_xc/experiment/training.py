@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import functools
+import inspect
 import math
 import os
 import pathlib
@@ -116,8 +118,8 @@ def train(
     evaluated = client_scores.drawn(dataset, evaluate_clients, seed)
     metrics = (*metrics, *catalog.OF_CLIENTS)
     config = {**(config or {}), 'evaluate_clients': evaluate_clients}
-  _check(algorithm, dataset, metrics, rounds, best)
   schedule = progress_lib.Schedule(rounds, eval_every, checkpoint_every or eval_every)
+  _check(algorithm, dataset, metrics, schedule, best)
   config = {**(config or {}), 'seed': seed, 'target': target}
   config = _whole_config(config, best, algorithm, dataset, metrics, schedule)
   same_run.check_config(run_dir, config)
@@ -151,13 +153,13 @@ def train(
     # Open the directory last. If a step above fails, no file is written.
     watched = dataset.train.pool.files
     directory = run_directory.RunDirectory(run_dir, config, watched, tracker)
-    directory.write(run_files.DESCRIPTION, dataclasses.asdict(dataset.description))
-    if dataset.class_names is not None:
-      of_class = np.asarray(counts.sum(axis=0)).ravel()
-      directory.write_classes(dataset.class_names, of_class)
-    if privacy and privacy.needs_secret:
-      checkpoints.keep_secret(run_dir, drawn_seed)
-    with directory.tracked as tracked:
+    with directory.lock, directory.tracked as tracked:
+      directory.write(run_files.DESCRIPTION, dataclasses.asdict(dataset.description))
+      if dataset.class_names is not None:
+        of_class = np.asarray(counts.sum(axis=0)).ravel()
+        directory.write_classes(dataset.class_names, of_class)
+      if privacy and privacy.needs_secret:
+        checkpoints.keep_secret(run_dir, drawn_seed)
       summary = run(
         **parts,
         cohorts=cohorts,
@@ -226,12 +228,12 @@ def _whole_config(config: dict, best, algorithm, dataset, metrics, schedule) -> 
   }
 
 
-def _check(algorithm, dataset, metrics, rounds, best) -> None:
+def _check(algorithm, dataset, metrics, schedule, best) -> None:
   """Raises ValueError now for arguments that would otherwise fail during training."""
   if algorithm.sampling is None:
     raise ValueError('the algorithm has no sampling: which clients participate in a round?')
-  if rounds < 1 or not metrics:
-    raise ValueError('give at least one round and one metric')
+  if min(dataclasses.astuple(schedule)) < 1 or not metrics:
+    raise ValueError('give periods of at least one round, and one metric')
   if best.metric and best.metric not in metrics:
     raise ValueError(f'best is by {best.metric!r}, which is not among the metrics')
   if best.stop_after and not best.metric:
@@ -279,8 +281,13 @@ def describe(value: Any, depth: int = 0) -> str:
     return f'({", ".join(map(inner, value))})'
   if isinstance(value, np.ndarray | tf.Tensor | tf.TensorSpec):
     return f'{np.dtype(value.dtype.name)}{list(value.shape)}'
+  if isinstance(value, np.generic):
+    return repr(value.item())
+  if isinstance(value, functools.partial):
+    return f'partial({inner(value.func)}, {inner(value.args)}, {inner(value.keywords)})'
   if callable(value) and hasattr(value, '__qualname__'):
     cells = [c.cell_contents for c in getattr(value, '__closure__', None) or ()]
+    cells += [value.__self__] if inspect.ismethod(value) else []
     return f'{value.__module__}.{value.__qualname__}({", ".join(map(inner, cells))})'
   attributes = sorted(getattr(value, '__dict__', {}).items())
   if dataclasses.is_dataclass(value):  # Other attributes may be cached values.
@@ -360,7 +367,9 @@ def run(
     if best.metric and not held.done:  # The initial model may remain the best one.
       with progress.timing('checkpoint'):
         held.save()
-    while held.done < schedule.rounds and not best.stops(rows):
+    while held.done < schedule.rounds and not (
+      _is_evaluated(rows[-1], metrics) and best.stops(rows)
+    ):
       interrupts.check()
       started = time.perf_counter()
       cohort = cohorts(held.done)
@@ -409,6 +418,10 @@ def run(
     summary['stopped_after'] = best.stop_after
   directory.write(run_files.SUMMARY, summary)
   return summary
+
+
+def _is_evaluated(row: Mapping[str, float], metrics: Sequence[str]) -> bool:
+  return not all(math.isnan(row.get(name, math.nan)) for name in metrics)
 
 
 class _Held:
@@ -500,7 +513,7 @@ class _Held:
       more = clients.arrays()
     oldest = self._directory.save(self._state, self.done, more, self.weights, self.best)
     if clients:
-      clients.saved(oldest, self.done)
+      clients.saved(oldest, self.done, self.best)
     self.saved_at = time.monotonic()
 
   def save_interrupted(self) -> None:

@@ -113,8 +113,11 @@ class Evaluator:
           raise ValueError(
             'distances of classes are those of their rows, and this head has no row for each class'
           )
-        rows = np.asarray(scoring[0])
-        found = ranking.class_distances(rows, data.train.classes)
+        rows, bias = scoring
+        ids = data.train.classes
+        if bias is not None:  # FedProto's classes without a prototype have the bias -inf.
+          ids = ids[np.asarray(bias)[ids] > -np.inf]
+        found = ranking.class_distances(np.asarray(rows), ids)
         measured |= dict(zip(catalog.DISTANCES, found, strict=True))
     return {name: measured[name] for name in self.metrics}
 
@@ -321,11 +324,11 @@ def _group_maxima(scores):
   n, size = scores.shape[0], tf.shape(scores)[1]
   whole = n - n % _GROUP
   groups = tf.reshape(scores[:whole], [whole // _GROUP, _GROUP, size])
-  maxima = tf.reduce_max(groups, axis=1)
+  maxima = tf.reduce_max(_finite_or_least(groups), axis=1)
   if whole < n:
-    rest = tf.reduce_max(scores[whole:], axis=0, keepdims=True)
+    rest = tf.reduce_max(_finite_or_least(scores[whole:]), axis=0, keepdims=True)
     maxima = tf.concat([maxima, rest], axis=0)
-  return _finite_or_least(maxima)
+  return maxima
 
 
 def _finite_or_least(scores):

@@ -133,7 +133,7 @@ class Calibration(option.Option):
       shift = (self.calibration_tau * np.log(p / p.sum() + _TINY)).astype(np.float32)
       found = dataclasses.replace(self, shift=shift)
     loss, model = algorithm.loss, algorithm.model
-    if model.rows_per_label != 1:
+    if model.shares_rows:
       raise errors.InputError(
         '--calibration needs a row for each class, and this algorithm hashes several'
         ' classes into one row; leave it out'

@@ -69,7 +69,7 @@ class Importance(option.Option):
         '--importance_weights needs one class for each example, and these examples have'
         ' sets of labels; leave it out'
       )
-    if model.rows_per_label != 1:
+    if model.shares_rows:
       raise errors.InputError(
         '--importance_weights needs a row for each class, because its probability is sent'
         ' with the row, and this algorithm hashes several classes into one row; leave it out'
