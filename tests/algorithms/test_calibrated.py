@@ -92,6 +92,12 @@ def test_logit_adjustment_equals_the_numpy_reference():
   np.testing.assert_allclose(loss, -log_p[range(4), targets], rtol=1e-5)
 
 
+@pytest.mark.parametrize('p', [np.ones(13), np.ones(11), -TRAINING_EXAMPLES, np.zeros(12)])
+def test_a_prior_that_is_no_distribution_is_refused(p):
+  with pytest.raises(ValueError, match='12 finite numbers'):
+    registry.get('logit_adjustment').made(model=tiny.model(), class_probabilities=p)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
   ('name', 'given'), [('fedrs', {'calibration_alpha': 1.0}), ('fedlc', {'calibration_tau': 0.0})]

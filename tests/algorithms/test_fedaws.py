@@ -193,7 +193,7 @@ def test_the_fedss_variant_is_posonly_with_a_spreadout_step():
 
 
 def test_a_head_without_cosines_is_refused():
-  with pytest.raises(ValueError, match='CosineHead'):
+  with pytest.raises(errors.InputError, match='cosine'):
     fedaws_lib.build_fedaws(model=tiny.model(N, heads.LinearHead()), max_positives=3)
 
 

@@ -1,5 +1,7 @@
 """Properties of the rounds of all algorithms, and options that can be combined."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -84,6 +86,10 @@ def test_arguments_of_a_builder_that_do_not_fit_are_named():
     fedss.build_fedss(model=model, max_positives=4, prox_mue=0.1)
   with pytest.raises(TypeError, match='model'):
     fedss.build_fedss()
+  with pytest.raises(TypeError, match='flip_labels'):
+    fedss.build_fedss(model=model, max_positives=4, attack='flip_labels', num_clients=9)
+  with pytest.raises(errors.InputError, match='one label'):
+    fedss.build_fedss(model=dataclasses.replace(model, label_sets=True), max_positives=4)
   # The default number of negatives decreases to the number of other classes.
   made = fedss.FedSS.made(model=model, max_positives=4)
   assert made.tables[0].request.negatives == 28

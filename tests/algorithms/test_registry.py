@@ -69,6 +69,9 @@ def test_a_softmax_over_one_class_is_warned_of(name):
   assert not of(2)
   (warning,) = of(1)
   assert 'nothing is learned' in warning
+  for name, most in (('fedss', 1), ('negonly', 5)):
+    [warning] = registry.get(name)(negatives=0).warnings(100, most)
+    assert 'nothing is learned' in warning
 
 
 def test_an_algorithm_is_shown_in_a_few_lines():

@@ -182,6 +182,20 @@ def test_partial_negatives_are_renewed_by_a_share_in_each_round():
   assert len({*itertools.chain(*found)}) == 198
 
 
+def test_the_share_is_of_all_negatives_of_a_client():
+  made = request.OwnAndSampled(2000, 41, 10, equal_negatives=True, schedule='partial', renewed=0.2)
+  own = tf.range(41)
+
+  def negatives(round_number):
+    lasting = randomness.Lasting(tf.constant([8, 1]), tf.constant(round_number))
+    held = made.held_rows(own, tf.constant([round_number, 2]), lasting=lasting)
+    return {*held.ids.numpy()[held.mask.numpy()]} - {*range(41)}
+
+  found = [negatives(r) for r in range(3)]
+  assert {len(each) for each in found} == {50}
+  assert {len(b - a) for a, b in itertools.pairwise(found)} == {10}
+
+
 @pytest.mark.slow
 def test_windows_are_samples_without_replacement():
   def draw(i):

@@ -10,6 +10,7 @@ from tests import registered, tiny
 from tests.round import test_robust
 from tff_xc import errors, heads
 from tff_xc.algorithms import fedvc
+from tff_xc.encoders import encoder
 from tff_xc.options import importance
 from tff_xc.round import examples, process, request
 
@@ -80,10 +81,16 @@ def test_what_has_no_weights_is_refused():
   for target in (TARGET[1:], -TARGET, 0 * TARGET, TARGET + np.inf):
     with pytest.raises(ValueError, match=f'has {N} finite numbers'):
       WEIGHTS.weighted(plain, target)
+  sequence = dataclasses.replace(
+    plain.model.encoder,
+    tied={'feature': encoder.feature_table(N)},
+    targets=lambda x, y: (y, y),
+  )
   for changes, message in (
     ({'label_sets': True}, 'sets of labels'),
     ({'head': heads.HashedHead(N, 2, 5)}, 'hashes'),
     ({'head': heads.HashedHead(N, 1, 5)}, 'hashes'),
+    ({'encoder': sequence}, 'several targets'),
   ):
     model = dataclasses.replace(plain.model, **changes)
     with pytest.raises(errors.InputError, match=message):

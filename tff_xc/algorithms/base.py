@@ -123,6 +123,12 @@ class Base:
     `facts` are attributes of `Facts`. Raises InputError if the model does not meet the algorithm's
     needs. This method does not check whether values exclude each other. `made` checks this.
     """
+    from tff_xc import heads
+
+    if ONE_LABEL in self.needs and model.label_sets:
+      raise errors.InputError(f'{self.name} needs {ONE_LABEL}; choose another algorithm')
+    if COSINES in self.needs and not isinstance(model.head, heads.CosineHead):
+      raise errors.InputError(f'{self.name} needs {COSINES}; choose another algorithm')
     known = Facts(**facts)
     made = self.finish(self.make(model, known), known)
     if made.model is model:
@@ -480,6 +486,12 @@ def builder(cls: type[Base]) -> Callable:
     from tff_xc.round import process
 
     build.__signature__.bind(**arguments)
+    for name in ('client_failure_rate', 'virtual_client_replace', 'attack'):
+      if arguments.get(name) and (name != 'attack' or arguments[name] == 'flip_labels'):
+        raise TypeError(
+          f'{name}={arguments[name]!r} acts when clients are drawn, and the caller of a'
+          f' LearningProcess draws them; use the sampling of {cls.__name__}.made'
+        )
     made = cls.made(**arguments)
     if table_optimizer is not None:
       made = made.with_table(dataclasses.replace(made.tables[0], optimizer=table_optimizer))

@@ -156,6 +156,11 @@ class FedSS(Sampled):
 
   def warnings(self, num_classes, max_positives):
     found = super().warnings(num_classes, max_positives)
+    if not self.negatives and self._has_one_logit(max_positives):
+      found.append(
+        'with --negatives=0, the softmax has only the target: its loss is 0 and nothing is'
+        ' learned; give more negatives'
+      )
     if self.negatives_schedule != 'randomized':
       return found
     from tff_xc.round import randomized
@@ -171,6 +176,9 @@ class FedSS(Sampled):
         ' one of them'
       )
     return found
+
+  def _has_one_logit(self, max_positives) -> bool:
+    return max_positives == 1
 
   @classmethod
   def fit(cls, values, given, num_classes):
@@ -206,6 +214,9 @@ class NegOnly(FedSS):
       equal_negatives=self.equal_negatives,
       **self._of_requests(),
     )
+
+  def _has_one_logit(self, max_positives) -> bool:
+    return max_positives == 1 or not self.equal_negatives
 
 
 @hp.declared

@@ -280,7 +280,13 @@ class FederatedDataset:
     return found
 
   def repartitioned(self, rule: Callable) -> 'FederatedDataset':
-    """Returns the data set with the `Partition` that `rule` makes from all training labels."""
-    pool = self.train.pool
-    train = PartitionedClientData(pool, rule(pool.labels))
-    return dataclasses.replace(self, train=train)
+    """Returns the data set with other clients for the same training examples.
+
+    `rule` makes a `Partition` from the labels of the examples that clients have, in the order
+    of the pool. Held-out examples and unseen clients are left out.
+    """
+    numbers, pool = np.unique(self.train.partition.numbers), self.train.pool
+    made = rule(pool.labels[numbers])
+    made = dataclasses.replace(made, numbers=numbers[made.numbers])
+    train = PartitionedClientData(pool, made)
+    return dataclasses.replace(self, train=train, held_out=None, unseen=None)

@@ -18,6 +18,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tff_xc import errors
 from tff_xc.lazy import np, tf
 from tff_xc.options import hyperparameters as hp, option
 from tff_xc.round import parts, randomness
@@ -76,6 +77,11 @@ class Attack(option.Option):
   def added(self, algorithm, facts):
     if self.attack == 'none':
       return algorithm
+    if self.attack == FLIP_LABELS and algorithm.model.encoder.tied:
+      raise errors.InputError(
+        '--attack=flip_labels changes labels, and tied items are also features; give'
+        ' --tie_items=false'
+      )
     among = dataclasses.replace(self, num_clients=facts.all_clients())
     sampling = attacked(algorithm.sampling, among)
     return dataclasses.replace(algorithm.with_part(among), sampling=sampling)

@@ -29,7 +29,7 @@ from typing import Any
 
 from tff_xc import errors
 from tff_xc.lazy import np, tf
-from tff_xc.options import hyperparameters as hp, option
+from tff_xc.options import hyperparameters as hp, importance, option
 
 # Values of --calibration.
 RESTRICTED, COUNTS, PRIOR = 'restricted', 'counts', 'prior'
@@ -129,8 +129,8 @@ class Calibration(option.Option):
     if self.calibration == PRIOR:
       if facts.class_probabilities is None:
         raise ValueError("calibration='prior' needs class_probabilities")
-      p = np.asarray(facts.class_probabilities, np.float64)
-      shift = (self.calibration_tau * np.log(p / p.sum() + _TINY)).astype(np.float32)
+      p = importance.distribution(facts.class_probabilities, algorithm.model.num_classes)
+      shift = (self.calibration_tau * np.log(p + _TINY)).astype(np.float32)
       found = dataclasses.replace(self, shift=shift)
     loss, model = algorithm.loss, algorithm.model
     if model.shares_rows:

@@ -97,6 +97,8 @@ CONFLICTS = (
     'noise moves all rows; leave one of them out, or give --dp_rows=chosen',
   ),
   Conflict('dp', 'spreadout_classes=round', 'it reveals the classes of a round', 'all'),
+  Conflict('dp_epsilon', 'dp_clip=inf', 'noise needs a finite norm; give one'),
+  Conflict('dp_epsilon', 'dp_noise_multiplier=0.0', 'epsilon needs noise'),
   Conflict('dp_clip=inf', 'dp_clip_quantile', 'a quantile needs a finite norm'),
   Conflict('dp_clip=inf', 'dp=distributed', 'integers need a finite norm'),
   Conflict(
@@ -139,6 +141,11 @@ CONFLICTS = (
     'virtual_client_replace',
     'negatives_schedule!=fresh',
     'negatives depend on the client id, and a client that is drawn twice has two ids',
+  ),
+  Conflict(
+    'algorithm=fedproto',
+    'attack=scale|flip_signs',
+    'clients send mean embeddings and numbers of examples; choose another --attack',
   ),
   # Local training.
   Conflict('client_schedule!=constant', 'client_schedule_rounds=0', _NEEDS_ROUNDS),

@@ -69,20 +69,18 @@ class Importance(option.Option):
         '--importance_weights needs one class for each example, and these examples have'
         ' sets of labels; leave it out'
       )
+    if model.encoder.targets:
+      raise errors.InputError(
+        '--importance_weights needs one class for each example, and a sequence has several targets;'
+        ' give --encoder=bag'
+      )
     if model.shares_rows:
       raise errors.InputError(
         '--importance_weights needs a row for each class, because its probability is sent'
         ' with the row, and this algorithm hashes several classes into one row; leave it out'
       )
     if target is not None:
-      target = np.asarray(target, np.float64)
-      total = target.sum()
-      if target.shape != (model.num_classes,) or not ((target >= 0).all() and 0 < total < np.inf):
-        raise ValueError(
-          f'a target distribution has {model.num_classes} finite numbers of at'
-          f' least 0, and not all 0; this one is {target}'
-        )
-      target = (target / total).astype(np.float32)
+      target = distribution(target, model.num_classes).astype(np.float32)
     return algorithm.with_part(
       dataclasses.replace(self, beside=target, num_classes=model.num_classes)
     )
@@ -93,3 +91,18 @@ class Importance(option.Option):
     p = 1.0 / self.num_classes if self.beside is None else received
     each = tf.math.divide_no_nan(p * tf.reduce_sum(counts), counts)
     return examples._replace(weights=tf.gather(each, examples.labels))
+
+
+def distribution(p: Any, num_classes: int) -> np.ndarray:
+  """Returns the class distribution p, which is given up to a factor, float64 [n].
+
+  Raises ValueError if `p` is not [n], or is no distribution.
+  """
+  p = np.asarray(p, np.float64)
+  total = p.sum()
+  if p.shape != (num_classes,) or not ((p >= 0).all() and 0 < total < np.inf):
+    raise ValueError(
+      f'a distribution has {num_classes} finite numbers of at least 0, and not all 0; this one is'
+      f' {p}'
+    )
+  return p / total

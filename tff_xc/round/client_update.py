@@ -155,7 +155,7 @@ def _of_held(algorithm, held, examples) -> examples_lib.ClientExamples:
   asked = algorithm.tables[0].request
   if not asked.omits:
     return examples
-  if algorithm.model.label_sets or algorithm.model.rows_per_label > 1:
+  if algorithm.model.label_sets or algorithm.model.shares_rows:
     raise ValueError('requests that omit own rows take one label of one row')
   rows = algorithm.model.head.rows_of(examples.labels)
   places = tf.where(request.holds(held[classifier.CLASS], rows))[:, 0]

@@ -314,17 +314,17 @@ class OwnAndSampled:
     if not self._most_negatives:
       return own[:0]
     most, others = self._most_negatives, self.num_rows - tf.size(own)
+    wanted = self.negatives
+    if self.equal_negatives:
+      # A prefix of a uniform sample is a uniform sample; a prefix of a window is a window.
+      wanted = wanted + tf.size(own) - 1
     if self.schedule == PARTIAL:
       rounds = tf.cast(lasting.round_number, tf.float64)
-      moved = rounds * (self.renewed * self.negatives)
+      moved = rounds * (self.renewed * tf.cast(wanted, tf.float64))
       ranks = window(lasting.seed, most, others, moved)
     else:
       of = lasting.seed if self.schedule == STICKY else seed
       ranks = sample_distinct(randomness.step_seed(of, 0), most, others, self.num_rows)
-    wanted = tf.size(ranks)
-    if self.equal_negatives:
-      # A prefix of a uniform sample is a uniform sample; a prefix of a window is a window.
-      wanted = self.negatives + tf.size(own) - 1
     ranks = ranks[: tf.where(tf.size(own) > 0, wanted, 0)]
     return skip(ranks, own)
 
