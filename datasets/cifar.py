@@ -97,6 +97,7 @@ def load(
   - 'class': a client has one class, and `clients_per_class` clients share each class
     evenly. Client ids are 'class/0' or 'class/0/0'.
   - 'dirichlet': a Dirichlet split with `concentration`, `num_clients` and `seed`.
+  - Another rule of `rules.parse`, such as 'iid:100', with `seed`.
   - The path of a CSV file with the columns `user_id,image_id,class`, or of a folder that
     has this file as `federated_train.csv`. An image id is the image's index in the official
     order.
@@ -118,6 +119,9 @@ def load(
   elif str(split) == 'dirichlet':
     skew = {'concentration': concentration, 'clients': num_clients}
     clients = rules.deal('dirichlet', examples, seed, **skew).train
+  elif found := rules.parse(str(split)):
+    rule, settings = found
+    clients = rules.deal(rule, examples, seed, **settings).train
   else:
     clients = split_files.partition(split, examples, name)
   return client_data.FederatedDataset(

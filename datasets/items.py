@@ -320,8 +320,12 @@ def of_model(path: str | os.PathLike, description, class_names) -> Histories:
   usual = ', '.join(named.get(role, role) for role in Columns._fields)
   there = {role: column for role, column in named.items() if column in header}
   found = read(path, Columns(**there), 1, f'name the columns {usual}')
-  numbers = {name: i for i, name in enumerate(class_names or map(str, range(n)))}
-  of_model = np.array([numbers.get(name, -1) for name in found.item_names], np.int32)[found.items]
+  names, nfc = list(class_names or map(str, range(n))), examples_lib.nfc
+  # A name in the same Unicode form is preferred.
+  numbers = {nfc(name): i for i, name in enumerate(names)}
+  numbers |= {name: i for i, name in enumerate(names)}
+  places = [numbers.get(name, numbers.get(nfc(name), -1)) for name in found.item_names]
+  of_model = np.array(places, np.int32)[found.items]
   kept = of_model >= 0
   if unknown := int((~kept).sum()):
     does = 'has an item' if unknown == 1 else 'have items'

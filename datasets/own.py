@@ -41,10 +41,6 @@ def load_images(
       arrays[f'{part}x'] = np.stack(images)
   names = arrays_lib.listed(arrays, choice.classes)
   found = _parts(path, arrays, choice, names)
-  if 'test_y' in arrays:
-    kept = deal.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
-    for name in ('test_x', 'test_y'):
-      arrays[name] = arrays[name][kept]
   return _federated(path.stem, arrays, found, class_names=names)
 
 
@@ -118,14 +114,20 @@ def _parts(
 ) -> deal.Parts:
   """Assigns the rows of the array x to clients and to the test set.
 
-  The test set of the result is None if the file has the arrays test_x and test_y.
+  If the file has the arrays test_x and test_y, the test set of the result is None, and
+  these arrays are replaced by the sample of `choice.test_examples`.
   """
   of_x = {name: arrays[name] for name in ('y', 'client') if name in arrays}
   data = arrays_lib.examples(path, of_x, class_names)
   if 'test_y' in arrays:
     data = dataclasses.replace(data, test=np.zeros(0, np.int64))
   found = deal.parts(data, choice, str(path), 'add an array client, or ')
-  return deal.Parts(found.clients) if 'test_y' in arrays else found
+  if 'test_y' not in arrays:
+    return found
+  kept = deal.sampled(np.arange(len(arrays['test_y'])), choice, str(path))
+  for name in ('test_x', 'test_y'):
+    arrays[name] = arrays[name][kept]
+  return deal.Parts(found.clients)
 
 
 def _federated(

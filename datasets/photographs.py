@@ -233,7 +233,8 @@ def blocks(
 ) -> Iterator[tuple[list[int], examples_lib.Block]]:
   """Yields blocks of readable images, resized by `fitted`, and the images' store indices.
 
-  The possible labels of an image are the names of the folders around it, and the names in `own`.
+  The possible labels of an image are the names of the folders around it, and the names in
+  `own`, as they are and as training writes the names of folders.
   """
   root = pathlib.Path(os.path.realpath(store.path))
 
@@ -242,6 +243,10 @@ def blocks(
       return fitted(store, description, number)
     except decode.DAMAGE as e:
       return f'not a readable image{decode.reason(e)}'
+
+  def written(folders):
+    pairs = ((folder, examples_lib.nfc(folder.strip())) for folder in folders)
+    return tuple(dict.fromkeys(name for pair in pairs for name in pair))
 
   for start in range(0, len(store.names), size):
     numbers = np.arange(start, min(start + size, len(store.names)))
@@ -254,8 +259,8 @@ def blocks(
       examples_lib.Block(
         names=[str(names[place]) for place in kept],
         raw=(np.stack([found[place] for place in kept]),) if kept else (),
-        labels=[(*inner[place].parts[:-1], *own) for place in kept],
-        folders=[names[place].parent.name for place in kept],
+        labels=[written([*inner[place].parts[:-1], *own]) for place in kept],
+        folders=[written([names[place].parent.name])[-1] for place in kept],
         keys=[str(root / inner[place]) for place in kept],
         damaged=[
           (place, str(names[place]), why) for place, why in enumerate(found) if isinstance(why, str)

@@ -293,7 +293,7 @@ def _pool(options: Options, labels: np.ndarray, classes: np.ndarray, keys: Calla
     class_key = glyph_strokes.mix(options.seed, _CLASS, classes[numbers])
     group_key = None
     if options.class_groups > 1:
-      group = classes[numbers] * np.int64(options.class_groups)
+      group = classes[numbers].astype(np.int64) * options.class_groups  # May exceed int32.
       group //= options.num_classes
       group_key = glyph_strokes.mix(options.seed, _GROUP, group)
     return options.draw(class_key, group_key, *keys(numbers))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from datasets import examples as examples_lib
 from datasets.readers import tables
 from tff_xc import errors
 
@@ -31,11 +32,11 @@ def read(
       f'{path}: expected the columns class,probability or class,weight: give such a file'
     )
   rows = [
-    (batch.where(row), name, str(batch.columns[values[0]][row]))
+    (batch.where(row), examples_lib.nfc(name), str(batch.columns[values[0]][row]))
     for batch in tables.batches(path, [_CLASS, *values])
     for row, name in enumerate(batch.texts(_CLASS))
   ]
-  places = {tables.plain(n): i for i, n in enumerate(class_names or ())}
+  places = {examples_lib.nfc(tables.plain(n)): i for i, n in enumerate(class_names or ())}
   if not all(name in places for _, name, _ in rows):
     places = {str(i): i for i in range(num_classes)}
   found, seen = np.zeros(num_classes), set()

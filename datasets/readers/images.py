@@ -32,7 +32,8 @@ class Store(NamedTuple):
   # Takes an image's index and returns its bytes, or raises one of `decode.DAMAGE`. The
   # function is thread-safe.
   read: Callable[[int], bytes]
-  # Takes indices, int [k]. Returns for each image the size and times of its file.
+  # Takes indices, int [k]. Returns for each image the size and times of its file, and its
+  # place in the file, if the file has others, too.
   stamp: Callable[[np.ndarray], Sequence[list[int]]]
   # The files that contain the images. Empty: each image is a separate file.
   files: Sequence[pathlib.Path] = ()
@@ -106,7 +107,9 @@ def read(path: str | os.PathLike) -> examples_lib.Examples:
 
   Raises the errors of `open_store` and `image_names.of_ids`.
   """
-  return names_lib.of_ids(path, open_store(path).names)
+  store = open_store(path)
+  found = names_lib.of_ids(path, store.names)
+  return packed.with_users(found) if store.has_users else found
 
 
 def find(store: Store, ids: examples_lib.Texts) -> np.ndarray:

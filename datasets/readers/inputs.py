@@ -1,6 +1,7 @@
 """Lists the examples of an input of `launch.make_splits`, which is one of these:
 
   folder, tar or zip of images      a folder for each class (`image_names`)
+  TFRecords of images               a file, or a folder (`packed`)
   .csv .tsv .jsonl .ndjson .parquet each row is an example (`datasets.readers.tables`)
   CIFAR-10, CIFAR-100               the official files, or their folder
   Extreme Classification Repository *_train.txt, trn_X_Y.txt, or their folder
@@ -18,7 +19,7 @@ import re
 
 from datasets import examples as examples_lib
 from datasets.leaf import files as leaf_files, users as leaf_users
-from datasets.readers import arrays, images, tables, zipped
+from datasets.readers import arrays, images, packed, tables, zipped
 from tff_xc import errors
 
 _XC = re.compile(r'(.*train|trn_x_y)\.txt(\.gz)?', re.IGNORECASE)
@@ -76,7 +77,7 @@ def _of_file(path: pathlib.Path, columns: tables.Columns) -> examples_lib.Exampl
   name = path.name.lower()
   if tables.form(path):
     return tables.examples(path, columns)
-  if name.endswith(images.ARCHIVES):
+  if name.endswith(images.ARCHIVES) or packed.is_records(name):
     return images.read(path)
   if name.endswith('.npz'):
     return arrays.examples(path, arrays.read(path, ('y', 'client', 'test_y')))
@@ -86,12 +87,12 @@ def _of_file(path: pathlib.Path, columns: tables.Columns) -> examples_lib.Exampl
     return _xc(path)
   raise errors.InputError(
     f'--input={path} is of no known kind; give a folder, {", ".join(tables.FORMS)},'
-    ' .npz, .json, .txt, .zip or .tar'
+    ' .npz, .json, .txt, .zip, .tar or .tfrecord'
   )
 
 
 def _cifar(path: pathlib.Path) -> examples_lib.Examples | None:
-  names = [path.name, *(os.listdir(path) if path.is_dir() else ())]
+  names = [path.absolute().name, *(os.listdir(path) if path.is_dir() else ())]
   if not any('cifar' in name.lower() for name in names):
     return None
   from datasets import cifar

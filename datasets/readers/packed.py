@@ -102,6 +102,11 @@ def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tup
   files, offsets, sizes = (index[name] for name in _NUMBERS)
   statuses = [[s.st_size, s.st_mtime_ns] for s in map(os.stat, whole)]
 
+  def stamp(numbers: np.ndarray) -> list[list[int]]:
+    # The same TFRecords have other images if `record_features` names another feature.
+    parts = (part[numbers].tolist() for part in (files, offsets, sizes))
+    return [[*statuses[place], start, size] for place, start, size in zip(*parts, strict=True)]
+
   @functools.lru_cache(_OPEN)
   def opened(place: int):
     return whole[place].open('rb')
@@ -118,7 +123,7 @@ def _open(whole: Sequence[pathlib.Path], index: Mapping[str, np.ndarray]) -> tup
   return (
     examples_lib.Texts(names),
     read,
-    lambda numbers: [statuses[place] for place in files[numbers]],
+    stamp,
     whole,
   )
 
@@ -263,9 +268,9 @@ def _records(
 
   def images():
     for place, (file, name) in enumerate(zip(whole, files, strict=True)):
-      is_test = bool(_TEST.search(name))
-      # Only files of TFF's layout have no suffix.
+      # Only files of TFF's layout have no suffix. Their names are users.
       of_file = file.name if len(files) > 1 and not is_records(name) else None
+      is_test = of_file is None and bool(_TEST.search(name))
       stem = _RECORD_FILE.sub('', name.replace('/', '-')) or 'image'
       if shard := re.search(r'-(\d+)-of-', name):
         stem += f'-{shard[1]}'

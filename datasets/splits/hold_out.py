@@ -160,22 +160,26 @@ def hold_out_parts(
 
   `test_fraction` is the share of each client's examples, rounded up or down at random; 0:
   none. A client with one example keeps it. If the data set has no test set, the held-out
-  examples of all clients become the test set. `unseen` is the share of the clients, at
-  least one client; 0: none. If clients have no test examples of their own, all examples of
-  an unseen client become its test examples. Raises `errors.InputError` if `test_fraction`
-  is not 0 and clients already have test examples, or if no client is left to train.
+  examples of all clients become the test set. Otherwise, they replace the clients' own test
+  examples, and the test set stays. `unseen` is the share of the clients, at least one client;
+  0: none. If clients have no test examples of their own, all examples of an unseen client
+  become its test examples. If clients share examples, no client trains on another client's
+  held-out example or on an example of an unseen client. Raises `errors.InputError` if
+  `test_fraction` is not 0 and only clients have test examples, or if no client is left to
+  train.
   """
   pool, clients = dataset.train.pool, dataset.train.partition
   held_out, test = dataset.held_out, dataset.test
   if test_fraction:
-    if held_out is not None and len(held_out.numbers):
+    if test is None and held_out is not None and len(held_out.numbers):
       raise errors.InputError(
         f'--{TEST_FRACTION}={test_fraction}: clients of {dataset.name} have test'
         ' examples of their own already; leave it out'
       )
     owners, of_test = clients.owners(), [seed, _TEST]
     held = by_client(owners, test_fraction, of_test, TEST_FRACTION)
-    clients, held_out = clients.where(~held), clients.where(held)
+    trains = ~np.isin(clients.numbers, clients.numbers[held])
+    clients, held_out = clients.where(trains), clients.where(held)
     if test is None:
       test = pool.subset(held_out.numbers)
   never = None
@@ -192,13 +196,15 @@ def hold_out_parts(
     drawn[random.choice(total, count, replace=False)] = True
     strangers, others = np.flatnonzero(drawn), np.flatnonzero(~drawn)
     own = clients.some(strangers)
-    if held_out is None:
+    if held_out is None or not len(held_out.numbers):
       nothing = own.where(np.zeros(len(own.numbers), bool))
       never = client_data.Unseen(nothing, own)
     else:
       never = client_data.Unseen(own, held_out.some(strangers))
+    if held_out is not None:
       held_out = held_out.some(others)
     clients = clients.some(others)
+    clients = clients.where(~np.isin(clients.numbers, own.numbers))
   return dataclasses.replace(
     dataset,
     train=client_data.PartitionedClientData(pool, clients),

@@ -123,8 +123,11 @@ def _missing(path: pathlib.Path) -> NoReturn:
 
 def md5(path: str | os.PathLike) -> str:
   """Returns the MD5 of a file's bytes, in hexadecimal digits."""
+  digest = hashlib.md5()
   with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'md5').hexdigest()
+    while block := file.read(2**20):
+      digest.update(block)
+  return digest.hexdigest()
 
 
 def _rows(path, user: str = '', sets: bool = False, is_optional: bool = False):

@@ -157,6 +157,8 @@ def load_own(
   if found.test is not None and len(found.test):
     held[found.test] = True
     test = whole.some(held)
+  elif test and choice.test_examples:
+    test = test.some(splits.sampled(np.arange(test.labels.shape[0]), choice, str(path)))
   trains = ~held & (labels >= 0)
   numbers = (np.cumsum(trains) - 1)[found.clients.numbers]
   clients = dataclasses.replace(found.clients, numbers=numbers)

@@ -20,6 +20,7 @@ The reader also accepts:
 A repeated label counts once.
 """
 
+import codecs
 import itertools
 import os
 import re
@@ -117,6 +118,8 @@ def blocks(path: str | os.PathLike, description, size: int) -> Iterator[examples
   wanted = description.preprocessing['num_features'], description.num_classes
   shapes = {'features': (0, wanted[0]), 'labels': (0, wanted[1])}
   with sets.open_file(path) as file:
+    if file.peek(3).startswith(codecs.BOM_UTF8):
+      file.read(3)
     fields = file.peek(200).split(b'\n', 1)[0].split()
     expected, first = None, 1
     if len(fields) in (2, 3) and all(field.isdigit() for field in fields):

@@ -75,6 +75,20 @@ def test_a_label_out_of_range_names_the_client():
     client_data.FederatedDataset('x', 3, train(), test)
 
 
+@pytest.mark.parametrize('y', [Y, SETS], ids=['labels', 'sets'])
+def test_other_clients_have_the_same_training_examples(y):
+  clients = train(y=y, clients={'a': [3, 0], 'b': [1, 2]})
+  held = partition.of_clients({'a': [4], 'b': [5]})
+  test = clients.pool.subset(np.array([4, 5]))
+  dataset = client_data.FederatedDataset('x', 3, clients, test, held_out=held)
+  found = dataset.repartitioned(
+    lambda labels: partition.of_owners(np.arange(labels.shape[0])[::-1] // 2)
+  )
+  assert found.train.numbers('0').tolist() == [2, 3]
+  assert found.train.numbers('1').tolist() == [0, 1]
+  assert found.held_out is None
+
+
 def test_the_largest_set_of_features():
   ids = [[0, 1], [0, 2], [0, 1, 2, 3], [3], [], [1]]
   splits = np.cumsum([0, *map(len, ids)])

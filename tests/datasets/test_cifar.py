@@ -180,6 +180,11 @@ def test_a_split_file_says_whose_each_image_is(tmp_path):
   cifar_on_disk.assert_refused('line 2: .*order', root, split=path)
 
 
+def test_a_rule_makes_the_clients(tmp_path):
+  train = cifar_on_disk.load(write(tmp_path), split='iid:5').train
+  assert train.partition.sizes.tolist() == [10] * 5
+
+
 @pytest.mark.slow
 def test_the_real_set_is_complete(data_dir):
   script = data_dir / 'cifar10' / 'unpack.py'

@@ -1,6 +1,8 @@
 """Histories of items: reading them, their examples, and rankings without seen items."""
 
 import collections
+import types
+import unicodedata
 
 import numpy as np
 import pandas as pd
@@ -217,6 +219,14 @@ def test_bad_tables_are_refused_in_a_sentence(text, told, tmp_path):
   with pytest.raises(errors.InputError, match=told) as refused:
     items.load(path, items.Options(), ANY)
   assert str(path) in str(refused.value)
+
+
+def test_items_in_another_normal_form_are_items_of_a_model(tmp_path):
+  path = table(tmp_path, 'user,item\nann,cafe\u0301\nann,tea\nann,caf\u00e9\n')
+  how = types.SimpleNamespace(preprocessing={'leave_out_seen': False}, num_classes=2)
+  for form in ('NFC', 'NFD'):
+    names = ['tea', unicodedata.normalize(form, 'caf\u00e9')]
+    assert items.of_model(path, how, names).items.tolist() == [1, 0, 1]
 
 
 def histories(rows):

@@ -292,6 +292,8 @@ def test_arrays_of_any_numbers(tmp_path, dtype):
     np.testing.assert_allclose(examples(pool), expected, rtol=1e-4, atol=1e-5)
   assert dataset.train.client_ids == ['u1', 'u10', 'u9']
   assert len(dataset.test) == 4
+  sample = own_data.load_rows(tmp_path / 'mine.npz', deal.Choice(test_examples=2)).test
+  assert len(sample) == len(examples(sample)) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The user's own photographs as federated data."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -101,6 +103,14 @@ def test_ids_in_another_normal_form(tmp_path, pack):
   assert load(path, 'class', test_file=test).test.labels.tolist() == [0]
 
 
+def test_folders_in_another_normal_form_are_classes_of_a_model(tmp_path):
+  path = images_on_disk.write(tmp_path / 'p', ['cafe\u0301/1.jpg'])
+  description = types.SimpleNamespace(shape=(8, 8, 3), preprocessing={})
+  [(_, block)] = photographs.blocks(store_lib.open_store(path), description, 4)
+  assert 'caf\u00e9' in block.labels[0]
+  assert block.folders == ['caf\u00e9']
+
+
 def damage(path):
   cut = (path / 'cat/0.jpg').read_bytes()[:200]
   (path / 'cat/0.jpg').write_bytes(cut)
@@ -142,6 +152,17 @@ def test_damaged_images_may_be_left_out_or_an_error(tmp_path):
   assert load(path).train.partition.sizes.tolist() == [5, 5, 6]
   with pytest.raises(errors.InputError, match=r'cat/9\.jpg .*--corrupt=skip'):
     load(path, corrupt='fail')
+
+
+def test_each_image_of_a_tfrecord_is_checked(tmp_path):
+  made = []
+  for i in range(4):
+    image = images_on_disk.photograph(i)
+    made.append(images_on_disk.example(a=image, b=image if i else b'no', label=i % 2))
+  path = images_on_disk.write_records(tmp_path / 'mine.tfrecord', made)
+  for feature, sizes in (('a', [2, 2]), ('b', [1, 2])):
+    found = load(path, features={'image': feature})
+    assert found.train.partition.sizes.tolist() == sizes
 
 
 @pytest.mark.parametrize('part', ['test', 'training'])

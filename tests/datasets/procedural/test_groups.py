@@ -65,3 +65,14 @@ def test_groups_that_cannot_be_are_refused(source, given, word):
 def test_features_that_cannot_be_are_refused(given):
   with pytest.raises(errors.InputError, match=next(iter(given))):
     make(features, **given)
+
+
+def test_the_groups_of_many_classes_are_the_same_in_training_and_test():
+  n = 10**6
+  many = {'classes_per_client': n // 2, 'examples_per_client': n // 2, 'max_test_examples': 100}
+  quiet = {'variation': 0, 'feature_noise': 0.0, 'num_classes': n, 'num_clients': 1}
+  dataset = make(features, class_groups=10**4, test_examples_per_class=1, **many, **quiet)
+  train, test = dataset.train.pool, dataset.test
+  found, places, of_test = np.intersect1d(train.labels, test.labels, return_indices=True)
+  assert found.max() > 2**31 // 10**4
+  np.testing.assert_array_equal(train.read(places), test.read(of_test))

@@ -65,6 +65,8 @@ def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
   [
     (NAMES, 'dog,1\n"a,b",3\n', [0, 0.25, 0.75, 0]),
     (NAMES, '1,1\n2,3\n', [0, 0.25, 0.75, 0]),
+    (NAMES, 'u\u0308,1\n', [0, 0, 0, 1]),
+    (['cat', 'u\u0308'], '\u00fc,1\n', [0, 1]),
     # Class names that are numbers are names, not indices.
     (['2', '7', '9', '10'], '9,1\n2,3\n', [0.75, 0, 0.25, 0]),
     (['1', '2', '3', '4'], '4,1\n1,3\n', [0.75, 0, 0, 0.25]),
@@ -72,7 +74,7 @@ def test_a_malformed_file_is_one_sentence(tmp_path, content, message):
   ],
 )
 def test_classes_may_have_the_names_of_the_data(tmp_path, names, lines, expected):
-  found = read(tmp_path, f'class,probability\n{lines}', names=names)
+  found = read(tmp_path, f'class,probability\n{lines}', len(names), names)
   np.testing.assert_allclose(found, expected)
 
 

@@ -248,6 +248,14 @@ def test_tffs_layout_has_its_users_and_its_test(tmp_path):
   assert store.read(0) == images_on_disk.photograph(50)
 
 
+def test_a_user_of_tffs_layout_may_be_named_like_the_test(tmp_path):
+  path = images_on_disk.of_tff(tmp_path / 'gld23k')
+  (path / 'train' / 'user1').rename(path / 'train' / 'dev-1')
+  dataset = load(path)
+  assert dataset.train.client_ids == ['dev-1', 'user0', 'user2']
+  assert len(dataset.test) == 4
+
+
 @pytest.mark.parametrize('one_file', ['mine.TFRecord', 'mine.record', ''])
 def test_shards_with_usual_features(tmp_path, one_file):
   made = [

@@ -9,7 +9,7 @@ import pytest
 from datasets import cifar
 from datasets.leaf import sets
 from datasets.readers import inputs, tables
-from tests.datasets import cifar_on_disk as cifar_on_disk
+from tests.datasets import cifar_on_disk as cifar_on_disk, images_on_disk
 from tests.datasets.leaf import on_disk as leaf_on_disk
 from tff_xc import errors
 
@@ -85,7 +85,8 @@ def test_the_official_cifars(name, tmp_path, monkeypatch):
   archive = tmp_path / 'archive' / layout.places['binary'][1]
   archive.parent.mkdir()
   cifar_on_disk.archive(archive, content)
-  for path in (tmp_path, tmp_path / layout.places['binary'][0], archive):
+  monkeypatch.chdir(tmp_path / layout.places['binary'][0])
+  for path in (tmp_path, tmp_path / layout.places['binary'][0], archive, '.'):
     found = read(path)
     np.testing.assert_array_equal(found.labels, np.append(y, test_y))
     assert found.ids_of(found.train) == list(range(len(y)))
@@ -143,6 +144,16 @@ def test_images_beside_a_file_of_another_form(name, why, tmp_path, capsys):
   shutil.rmtree(tmp_path / 'dog')
   with pytest.raises(errors.InputError, match=why):  # Images of only one class.
     read(tmp_path)
+
+
+def test_tfrecords(tmp_path):
+  image = images_on_disk.photograph(0)
+  made = [images_on_disk.example(image=image, label=i % 2, user=f'u{i % 3}') for i in range(4)]
+  path = images_on_disk.write_records(tmp_path / 'a' / 'mine.TFRecord', made)
+  for given in (path, path.parent):
+    found = read(given)
+    assert found.class_names == ['0', '1']
+    assert sorted(of_users(found)) == ['u0', 'u0', 'u1', 'u2']
 
 
 def test_npz(tmp_path):

@@ -1,5 +1,7 @@
 """Held-out examples of every client, and clients that never train."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,40 @@ def test_unseen_clients_are_whole_and_do_not_train(fraction):
     assert found.held_out.client_ids == trained
   else:
     assert found.held_out is None
+
+
+def test_without_own_tests_unseen_clients_are_scored_on_all_their_examples():
+  empty = partition.of_clients({f'c{k}': [] for k in range(len(SIZES))})
+  before = _set(held_out=empty)
+  found = hold_out.hold_out_parts(before, 0.0, 0.25, seed=0)
+  whole = _owned(before.train.partition)
+  assert _owned(found.unseen.held_out) == {k: whole[k] for k in found.unseen.train.client_ids}
+  assert found.held_out.client_ids == found.train.client_ids
+
+
+@pytest.mark.parametrize(('fraction', 'unseen'), [(0.3, 0.0), (0.3, 0.4), (0.0, 0.4)])
+def test_shared_examples_that_are_held_out_do_not_train(fraction, unseen):
+  shared = partition.of_clients(
+    {'a': range(20), 'b': range(10, 30), 'c': [*range(5), *range(25, 40)]}
+  )
+  before = _set([40])
+  before = dataclasses.replace(
+    before, train=client_data.PartitionedClientData(before.train.pool, shared)
+  )
+  found = hold_out.hold_out_parts(before, fraction, unseen, seed=0)
+  parts = [found.held_out, *(found.unseen or ())]
+  held = np.concatenate([part.numbers for part in parts if part is not None])
+  assert len(held) and len(found.train.partition.numbers)
+  assert not np.isin(found.train.partition.numbers, held).any()
+
+
+def test_a_pooled_test_stays_when_clients_have_own_test_examples():
+  own = partition.of_clients({f'c{k}': [0] for k in range(len(SIZES))})
+  before = _set(test=pool.in_memory(np.zeros([2, 1], np.float32), np.array([0, 1])), held_out=own)
+  found = hold_out.hold_out_parts(before, 0.3, 0.0, seed=0)
+  assert found.test is before.test
+  alone = hold_out.hold_out_parts(_set(), 0.3, 0.0, seed=0)
+  assert _owned(found.held_out) == _owned(alone.held_out)
 
 
 def test_what_cannot_be_is_told():

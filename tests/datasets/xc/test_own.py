@@ -94,6 +94,8 @@ def test_a_split_names_clients_labels_and_the_test(tmp_path):
   other = write(tmp_path / 'b.txt', ['2 3:1', '0 4:1'], '2 41 5')
   dataset = xc.load_own(path, splits.Choice(str(split), str(other)))
   assert len(dataset.test) == 2
+  sample = splits.Choice(str(split), str(other), test_examples=1)
+  assert len(xc.load_own(path, sample).test) == 1
 
 
 @pytest.mark.parametrize(

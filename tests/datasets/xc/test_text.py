@@ -1,6 +1,7 @@
 """The text files of the Extreme Classification Repository."""
 
 import gzip
+import types
 
 import numpy as np
 import pytest
@@ -145,7 +146,13 @@ def test_gzip_under_any_name_and_a_byte_order_mark(tmp_path):
   path = written(tmp_path, content, 'some.txt.gz')
   with pytest.raises(errors.InputError, match='cannot be read'):
     xc_sets.read_header(path)
-  assert xc_text.read(written(tmp_path, content)).labels.shape == (4, 5)
+  path = written(tmp_path, content)
+  assert xc_text.read(path).labels.shape == (4, 5)
+  how = types.SimpleNamespace(preprocessing={'num_features': 7}, num_classes=5)
+  for text in (content, content.replace(b'4 7 5\n', b'')):
+    path.write_bytes(text)
+    [block] = xc_text.blocks(path, how, 9)
+    assert block.labels.shape == (4, 5)
 
 
 @pytest.mark.parametrize(
