@@ -41,6 +41,7 @@ from launch import app, settings as settings_lib
 from tasks import configuration, experiment
 from tff_xc import errors, files, wording
 from tff_xc.algorithms import registry as algorithms
+from tff_xc.experiment import same_run
 from tff_xc.lazy import Lazy, pd, tf
 from tff_xc.measure import communication
 from tff_xc.report import audit as report, run_files, text_table
@@ -57,6 +58,8 @@ sparse = Lazy('tff_xc.data.sparse')
 
 # Settings of single schedules, which a user may give without their schedule.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
+# Settings in which the runs of a schedule may differ.
+_OF_RUNS = ('seed', 'runtime', 'device', 'data')
 # The audit uses the updates of at most _UPDATES clients, and the losses of at most _LOSSES training
 # examples and as many test examples.
 _UPDATES, _LOSSES = 20, 2000
@@ -196,7 +199,7 @@ def run(
   `trained.restore` describes `named`. Returns the frames of the CSV files by name.
   """
   where = pathlib.Path(output or (pathlib.Path(run_dirs[0]) / 'audit' if run_dirs else 'audits'))
-  requests, updates, costs, by_seed = [], [], [], {}
+  requests, updates, costs, by_seed, configs = [], [], [], {}, {}
   for subject in _subjects(run_dirs, config, named, settings.seeds):
     if not subject.algorithm.has_clients:
       raise errors.InputError(
@@ -212,6 +215,12 @@ def run(
     first = next(iter(by_seed.values()))
     if (subject.metric, subject.dataset.num_classes) != (first.metric, first.dataset.num_classes):
       raise errors.InputError('--run_dir names runs of several tasks; give runs of one task')
+    expected = configs.setdefault(subject.schedule, _settings(subject.config))
+    if told := same_run.differences(expected, _settings(subject.config)):
+      raise errors.InputError(
+        f'--run_dir names runs of the schedule "{subject.schedule}" that differ by more than their'
+        f' seeds: {told}; audit them one after the other'
+      )
     requests += _requests(subject, settings)
     updates += _updates(subject, settings)
     costs.append({'schedule': subject.schedule, 'score': subject.score})
@@ -235,6 +244,12 @@ def run(
     report.plot(frames, where / 'audit.png', first.metric)
   print(f'written to {where}: requests.csv, audit.csv, updates.csv, audit.png')
   return frames
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the settings that are equal in all runs of a schedule."""
+  left_out = {*run_files.NOT_CONFIGURATION, *_OF_RUNS, 'options', 'hyperparameters'}
+  return {name: value for name, value in config.items() if name not in left_out}
 
 
 def _show(frames: Mapping[str, pd.DataFrame], subject: Subject, settings: Settings) -> None:
@@ -389,7 +404,7 @@ def _of_class_rows(
     epsilon = request.response.epsilon(line['requests']) if is_randomized else float('nan')
     yield line | {
       'epsilon': epsilon,
-      'class_bytes': line['rows'] * (sizes.row_bytes + sizes.up),
+      'class_bytes': line['rows'] * (sizes.down + sizes.up),
     }
 
 
@@ -397,7 +412,7 @@ def _of_hash(subject: Subject, clients: Sequence[int]) -> Iterator[dict[str, Any
   """Yields how much the server learns if it knows a client's buckets in all hash tables."""
 
   rows_of = subject.rows_of_labels
-  if rows_of.shape[1] == 1:
+  if not subject.algorithm.model.shares_rows:
     return
   told = []
   for client in clients:
@@ -514,7 +529,7 @@ def _membership(subject: Subject) -> float | None:
   others, held_out = np.arange(0 if pool is None else len(pool)), subject.dataset.held_out
   if held_out is not None and len(held_out.numbers):
     pool, others = train.pool, held_out.numbers
-  if not len(others) or hasattr(pool.labels, 'indices') or model.rows_per_label > 1:
+  if not len(others) or hasattr(pool.labels, 'indices') or model.shares_rows:
     return None
   random = np.random.default_rng(subject.seed)
   embed = tf.function(model.embed, autograph=False, reduce_retracing=True)

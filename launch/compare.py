@@ -42,7 +42,9 @@ _FILES = {
   'encoder_weights',
   'importance_weights',
 }
-_NO_FILES = ('dirichlet', *importance.NAMED)
+_NO_FILES = ('class', 'dirichlet', *importance.NAMED)
+# Settings that do not change results, but belong to the command of a run.
+_OF_COMMAND = ('target', 'best_by', 'early_stopping_patience')
 
 
 def compare(
@@ -173,7 +175,7 @@ def keep(
   commands, processors = [], []
   seeds_of = frame.groupby('method')['seed'].agg(list)
   for run, seeds in zip(first, seeds_of, strict=True):
-    given = {'task': run.task, 'algorithm': run.algorithm, **_changes(run)}
+    given = {'task': run.task, 'algorithm': run.algorithm, **_changes(run, _OF_COMMAND)}
     if len(seeds) == 1:
       given['seed'] = run.seed
     words = [f'--{name}={value}' for name, value in given.items()]
@@ -204,15 +206,17 @@ def _chosen(run: run_files.Run) -> set[str]:
     return run_files.settings_of(run).keys()
 
 
-def _changes(run: run_files.Run) -> dict:
+def _changes(run: run_files.Run, more: Sequence[str] = ()) -> dict:
   """Returns the settings of a run that differ from the task's defaults, without reading files.
 
-  Raises InputError if the task or the algorithm is unknown.
+  `more` names settings that do not change results. Raises InputError if the task or the algorithm is unknown.
   """
 
   def resolved(changes: Mapping[str, Any]) -> dict[str, Any]:
     named = {
-      name: value for name, value in changes.items() if name in _FILES and value not in _NO_FILES
+      name: value
+      for name, value in changes.items()
+      if name == configuration.START_FROM_ROWS or (name in _FILES and value not in _NO_FILES)
     }
     given = {n: v for n, v in changes.items() if n not in named}
     # Tasks on the user's own data cannot be resolved without a data_dir.
@@ -221,9 +225,10 @@ def _changes(run: run_files.Run) -> dict:
     return {**run_files.flat(config), **named}
 
   unset = run.config.get(same_run.UNSET, ())  # Settings that follow from the data.
+  found = run_files.settings_of(run) | {n: run.config[n] for n in more if n in run.config}
   given = {
     name: value
-    for name, value in run_files.settings_of(run).items()
+    for name, value in found.items()
     if name in settings.parameters() and name not in unset
   }
   changes = configuration.changes_of(given, resolved)
@@ -257,8 +262,13 @@ def find_runs(directories: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
   """Returns all run directories among and below `directories`, without repetitions."""
   found: dict[pathlib.Path, pathlib.Path] = {}
   for directory in map(pathlib.Path, directories):
-    runs = []
-    for folder, below, _ in os.walk(directory):
+    runs, visited = [], set()
+    for folder, below, _ in os.walk(directory, followlinks=True):
+      real = os.path.realpath(folder)
+      if real in visited:
+        below.clear()  # A link leads here again.
+        continue
+      visited.add(real)
       if run_files.is_run(folder):
         runs.append(pathlib.Path(folder))
         below.clear()  # There are no runs inside a run directory.

@@ -133,9 +133,11 @@ def _model(
       ' is a private run, whose epsilon does not cover them; leave it out'
     )
   # `restore` comes first, because it installs the runtime.
-  chosen = trained.round_of(run_dir, round_wanted)
-  restored, how = trained.calibrated(trained.restore(run_dir, named, chosen), *calibrate)
-  found = trained.load(run_dir, round_wanted, named)._replace(
+  chosen = trained.round_of(run_dir, round_wanted, warns=True)
+  before = trained.restore(run_dir, named, chosen)
+  restored, how = trained.calibrated(before, *calibrate)
+  # The run may have written newer checkpoints in the meantime.
+  found = trained.load(run_dir, str(before.rounds), named)._replace(
     weights=restored.weights, scores=restored.evaluator(restored.weights)
   )
   return found, dataclasses.asdict(how)
@@ -145,8 +147,10 @@ def _model(
 
 
 def _is_export(path: pathlib.Path) -> bool:
-  """Whether a folder contains only an unchanged export."""
+  """Whether a folder is empty, or contains only an unchanged export."""
   with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+    if not path.is_symlink() and not any(path.iterdir()):
+      return True
     card = files.read_json(path / CARD)
     # If the size of a file differs, someone has edited the file.
     ours = {**card['files'], CARD: (path / CARD).stat().st_size}

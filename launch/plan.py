@@ -192,7 +192,9 @@ class Planner:
       needs = {*algorithms.get(name).needs} & {*tasks.get(self.task).lacks}
       try:
         given = self._given(name)
-        found[name] = configuration.resolve(self.task, name, given)
+        config = configuration.resolve(self.task, name, given)
+        configuration.check_private(config)
+        found[name] = config
       except errors.InputError as e:
         found[name] = f'it needs {min(needs)}' if needs else str(e)
     if all(isinstance(found[name], str) for name in chosen):

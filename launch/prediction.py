@@ -379,10 +379,11 @@ class _Neighbors:
         f'--neighbors={k}: the gallery has {wording.count(len(self._names), gallery.noun)}'
       )
     self._labels = np.array(labels, object)
+    self._known = {*labels} - {None}
     self._k, self._kind, self._image = k, kind, gallery.image
     self._index = neighbors_lib.build(kind, np.concatenate(points))
-    # _drawn: the first rows, for a picture. _hits: for each query with a label, whether its first k
-    # neighbors include the label. _first: the first queries, with their keys and neighbors.
+    # _drawn: the first rows, for a picture. _hits: for each query with a label of the gallery, whether
+    # its first k neighbors include the label. _first: the first queries, with their keys and neighbors.
     self._drawn, self._hits, self._first = [], [], []
 
   def add(self, rows: list[list], block, embeddings: np.ndarray) -> None:
@@ -395,7 +396,7 @@ class _Neighbors:
     for row, label, numbers, far in zip(rows, _texts(block), found, apart, strict=True):
       for number, distance in zip(numbers, far, strict=True):
         row += [self._names[number], f'{distance:.6g}'] if number >= 0 else ['', '']
-      if label is not None:
+      if label in self._known:
         self._hits.append(
           np.logical_or.accumulate((self._labels[numbers] == label) & (numbers >= 0))
         )
@@ -427,8 +428,7 @@ class _Neighbors:
         f'{self._kind} finds {neighbors_lib.recall(found, np.concatenate(of_exact)):.4f} of the exact'
         f' {self._k} neighbors of {wording.count(len(found), "input")}'
       )
-    kinds = {*self._labels.tolist()}
-    if not self._hits or None in kinds or len(kinds) == 1:
+    if not self._hits or None in self._labels or len(self._known) == 1:
       return {}
     mean = np.mean(self._hits, axis=0)
     return {f'retrieval_recall@{k}': float(mean[k - 1]) for k in catalog.AT if k <= self._k}

@@ -41,6 +41,8 @@ _LONGEST_NAME = 200
 _POLL_SECONDS = 0.2
 # A run may have to finish a round, an evaluation and a checkpoint before it ends.
 _GRACE_SECONDS = 60.0
+# Settings outside of the task's options that change the data.
+_HELD_OUT = ('client_test_fraction', 'unseen_clients')
 # The share of the free memory that parallel runs may use.
 _MEMORY_SHARE = 0.8
 # The child process executes this code, and then becomes the run, so no Python code runs between
@@ -88,15 +90,26 @@ def text_of(value: bool | float | str) -> str:
 def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pathlib.Path:
   """Returns the folder ROOT/FIRST_client_learning_rate=0.1_negatives=40.
 
-  If the name is too long for file systems, the function cuts the name, and appends a digest of
-  the whole name.
+  If a value has special characters, '-' replaces them, and the function appends a digest of the
+  value. If the name is too long for file systems, the function cuts the name, and appends a digest
+  of the whole name.
   """
-  texts = {name: re.sub('[^A-Za-z0-9.+-]', '-', text_of(v)) for name, v in values.items()}
+  texts = {name: _of_value(text_of(value)) for name, value in values.items()}
   whole = '_'.join([*first, *(f'{name}={text}' for name, text in texts.items())])
   if len(whole) <= _LONGEST_NAME:
     return root / whole
-  digest = hashlib.sha256(whole.encode()).hexdigest()[:12]
+  digest = _digest(whole)
   return root / f'{whole[: _LONGEST_NAME - len(digest) - 1]}_{digest}'
+
+
+def _of_value(text: str) -> str:
+  """Returns the text of a value without special characters. Different values differ."""
+  plain = re.sub('[^A-Za-z0-9.+-]', '-', text)
+  return plain if plain == text else f'{plain}-{_digest(text)}'
+
+
+def _digest(text: str) -> str:
+  return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def seeds(text: str) -> list[int]:
@@ -158,14 +171,15 @@ def is_finished(run: Run) -> bool:
 def check_data(runs: Sequence[Run]) -> None:
   """Refuses runs that used different data although their task options are equal.
 
-  Different task options may change the data.
+  Different task options, and different shares of held-out data, may change the data.
   """
   first: dict[str, tuple[Run, Mapping]] = {}
   for run in runs:
     if not run_files.is_run(run.folder):
       continue  # The run has not started yet.
     config = run_files.read_config(run.folder / run_files.CONFIG)
-    options = json.dumps(config.get('options'), sort_keys=True)
+    settings = (config.get('options'), *(config.get(name) for name in _HELD_OUT))
+    options = json.dumps(settings, sort_keys=True)
     data = config.get('data', {})
     other, expected = first.setdefault(options, (run, data))
     if told := same_run.differences(expected, data):

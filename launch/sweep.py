@@ -114,7 +114,7 @@ def write(
 
   Each grid point has a row, in the order of the grids. '*' marks the best row by `metric`. If
   `metric` is None, this is the validation score by which the runs choose a round, or else the
-  first score. If one of the seeds of a point failed, the row has no values, because a mean over
+  task's main score. If one of the seeds of a point failed, the row has no values, because a mean over
   the other seeds could be too good. `failures` has the reasons for failures by run directory.
   """
   from tff_xc.report import curves
@@ -125,7 +125,9 @@ def write(
   for run in runs:
     points.setdefault(run.point, []).append(run)
   table = _table(points, failures, metric)
-  measured = tables.measured(table)
+  found = tables.measured(table)
+  main = [name for name in tasks.get(config['task']).metrics if name in found]
+  measured = [*dict.fromkeys([*main, *found])]
   by = config.get('best_by')
   chosen = [by] if by in measured and by in catalog.FOR_CHOOSING else []
   metric = metric or next(iter([*chosen, *measured, *catalog.SCORES]))

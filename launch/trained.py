@@ -189,9 +189,9 @@ def check_encoder(path: pathlib.Path, config: Mapping, named: Mapping[str, str])
     )
 
 
-def round_of(run_dir: str, wanted: str) -> int | None:
+def round_of(run_dir: str, wanted: str, warns: bool = False) -> int | None:
   """Returns the number of the round that `load` loads; None: the newest sound checkpoint."""
-  return _round(run_files.read_run(run_dir, needs_metrics=False), wanted, warns=False)
+  return _round(run_files.read_run(run_dir, needs_metrics=False), wanted, warns)
 
 
 def choose_client(clients, wanted: str | None) -> str:

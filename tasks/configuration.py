@@ -261,6 +261,9 @@ def changes_of(
 
   Settings with their default values are left out, because some flags exclude each other.
   """
+  given = dict(given)
+  if given.get('local_steps'):
+    given.pop('local_epochs', None)  # Epochs do not apply with steps.
   changes = {n: v for n, v in given.items() if n == 'data_dir'}
   while True:
     found = run_files.flat(resolved(changes))
@@ -271,7 +274,10 @@ def changes_of(
     }
     if not more:
       return changes
-    changes |= more
+    # A task may have chosen the setting to which a changed setting belongs.
+    known = algorithms.HYPERPARAMETERS
+    of = {known[name].of for name in more.keys() & known.keys()}
+    changes |= more | {name: given[name] for name in of & given.keys()}
 
 
 def _check_needs(task: task_lib.Task, algorithm: type[base.Base]) -> None:

@@ -194,6 +194,10 @@ def _fit_tie(draft: task.Draft) -> None:
     "with --negatives_schedule=randomized, which leaves out some of a client's classes": (
       values.get('negatives_schedule') == 'randomized'
     ),
+    'with lasting negatives and drawn examples, whose features would move the negatives': (
+      values.get('negatives_schedule') in ('sticky', 'partial')
+      and bool(options['examples_per_round'] or values.get('virtual_client_size'))
+    ),
   }
   for why, is_so in apart.items():
     if is_so and options['tie_items']:
@@ -232,6 +236,8 @@ def _fit_rates(draft: task.Draft) -> None:
     applies = draft.algorithm.has_clients and name in values
     if name == 'local_epochs':
       applies &= not values.get('local_steps')
+    if name == 'client_learning_rate':
+      applies &= values['client_optimizer'] == 'sgd'
     if name == 'server_learning_rate':
       applies &= values.get('server_optimizer') == 'adam'
     if applies and name not in given:

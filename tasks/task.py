@@ -5,6 +5,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from datasets.splits import rules
 from tasks import encoders
 from tff_xc import errors, memory
 from tff_xc.algorithms import base
@@ -220,13 +221,14 @@ class Task:
 def check_split(draft: Draft) -> None:
   """Refuses options that belong to a different value of --split."""
   split = draft.options['split'] or 'class'
-  # --data_seed also decides which examples and clients are held out.
-  held_out = draft.settings['client_test_fraction'] or draft.settings['unseen_clients']
+  # --data_seed also decides which examples and clients are held out, and seeds other rules.
+  draws = draft.settings['client_test_fraction'] or draft.settings['unseen_clients']
+  draws = draws or (split != 'class' and rules.parse(split) is not None)
   for other, names in _OF_SPLIT.items():
     # Only the CIFAR tasks have a Dirichlet split.
     is_there = other == 'class' or 'concentration' in draft.options
     for name in names if is_there and other != split else ():
-      if name != 'data_seed' or not held_out:
+      if name != 'data_seed' or not draws:
         why = f'with --split={split}, only with --split={other}'
         if name == 'data_seed':
           why += ', --client_test_fraction or --unseen_clients'

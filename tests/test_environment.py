@@ -1,10 +1,24 @@
 """The record of the program covers its source files, and does not depend on git."""
 
+import ast
+
 import pytest
 
 import tff_xc
-from tests import processes
+from tests import processes, test_imports
 from tff_xc import environment
+
+# Names that Python 3.10 does not have.
+_LATER = {
+  'ExceptionGroup',
+  'Self',
+  'StrEnum',
+  'TryStar',
+  'UTC',
+  'assert_never',
+  'file_digest',
+  'tomllib',
+}
 
 
 def _sources():
@@ -41,3 +55,11 @@ def test_a_program_that_never_installs_a_runtime_ends_quietly():
   program = 'import tff_xc, tensorflow_federated'
   done = processes.python('-c', program)
   assert (done.returncode, 'ServiceManager' in done.stderr) == (0, False)
+
+
+def test_no_module_needs_a_later_python():
+  for path, _ in test_imports.modules():
+    for node in ast.walk(ast.parse(path.read_text())):
+      names = {type(node).__name__, *(getattr(node, n, None) for n in ('attr', 'id', 'module'))}
+      names |= {name.name for name in getattr(node, 'names', ()) if isinstance(name, ast.alias)}
+      assert not names & _LATER, path

@@ -38,7 +38,7 @@ Bounds = tuple[float, float]
 Line = lines_lib.Line
 
 
-class Verdict(enum.StrEnum):
+class Verdict(str, enum.Enum):
   """The verdict on a result.
 
   REPRODUCED: every value equals the published one.
@@ -59,6 +59,9 @@ class Verdict(enum.StrEnum):
   NOT_RUN = 'not run'
   FORMULA = 'formula only'
   NOTHING = 'nothing to run'
+
+  # Python 3.10 has no enum.StrEnum.
+  __str__ = str.__str__
 
 
 class Order(NamedTuple):

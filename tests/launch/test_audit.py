@@ -8,6 +8,7 @@ from launch import audit
 from tasks import configuration, experiment
 from tests.launch import light, test_evaluate
 from tff_xc import errors
+from tff_xc.report import run_files
 
 here = test_evaluate.here
 SETTINGS = audit.Settings(3, 4, clip=0.1, noise=0.5)
@@ -121,6 +122,36 @@ def test_items_are_told_as_features_and_as_labels(here):
   # If clients request all rows, requests tell nothing.
   config = configuration.resolve('glyphs', 'fedavg', _SIZES)
   assert audit.run([], config, {}, None, SETTINGS)['audit'].empty
+
+
+def test_runs_of_one_schedule_may_differ_in_their_seeds_only(here, monkeypatch):
+  config = configuration.resolve('glyphs', 'fedss', {**_SIZES, 'negatives': 5})
+  made = experiment.assemble(config)
+  config = run_files.flat(config)
+  first = audit.Subject(made.dataset, made.algorithm, None, config, 0)
+  monkeypatch.setattr(audit, '_requests', lambda *_: [])
+
+  class Done(Exception):
+    pass
+
+  def check(**changes):
+    audited = []
+
+    def updates(*subject):
+      audited.append(subject)
+      if len(audited) == 2:
+        raise Done
+      return []
+
+    monkeypatch.setattr(audit, '_updates', updates)
+    subjects = [first, first._replace(config=config | changes)]
+    monkeypatch.setattr(audit, '_subjects', lambda *_: subjects)
+    audit.run(['a', 'b'], None, {}, None, SETTINGS)
+
+  with pytest.raises(Done):
+    check(seed=1, device='cpu')
+  with pytest.raises(errors.InputError, match='negatives was 5'):
+    check(negatives=80)
 
 
 def test_what_cannot_be_audited_is_refused(here):

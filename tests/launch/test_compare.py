@@ -140,6 +140,34 @@ def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
   assert compare.collect([tmp_path])['label'].tolist() == expected
 
 
+@pytest.mark.parametrize(
+  ('task', 'changes'),
+  [
+    ('glyphs', {'start_from': 'gone', 'start_from_rows': 'none'}),
+    ('cifar10-dirichlet', {'split': 'class', 'clients_per_class': 2}),
+  ],
+)
+def test_a_setting_and_its_source_are_kept(task, changes, tmp_path):
+  config = configuration.resolve(task, 'fedavg', changes)
+  run = fake_runs.write_run(tmp_path / 'run', rounds=config['rounds'], settings=config)
+  compare.keep([run], tmp_path / 'kept.csv')
+  [row] = read_csv(tmp_path / 'kept.csv')
+  assert {f'--{name}={value}' for name, value in changes.items()} <= {*row['command'].split()}
+
+
+def test_a_kept_command_chooses_as_the_run(tmp_path):
+  changes = {'best_by': 'mcc', 'early_stopping_patience': 3, 'target': 'top1:0.2'}
+  for name, given in (('a', changes), ('b', {})):
+    config = configuration.resolve('glyphs', 'fedavg', {**given, 'rounds': 20})
+    fake_runs.write_run(tmp_path / name, settings=config)
+    compare.keep([tmp_path / name], tmp_path / 'kept.csv')
+    [row] = read_csv(tmp_path / 'kept.csv')
+    words = {*row['command'].split()}
+    flags_ = {f'--{n}={v}' for n, v in changes.items()}
+    assert words & flags_ == (flags_ if given else set())
+    assert given or '--target' not in row['command']
+
+
 def test_names_of_strangers_do_no_harm(tmp_path):
   bad = '<img src=x onerror=alert(1)>\n\n# Heading\n\x1b]0;PWNED\x07 [a](b) $x$y$'
   fake_runs.write_run(tmp_path / 'a', '=cmd|calc!A1')
@@ -171,6 +199,13 @@ def test_runs_are_found_below_and_written_where_asked(sweep, out):
   assert not (sweep / 'compare.md').exists()
   compare.compare([sweep / 'full'])  # For a single run, the files are written into its folder.
   assert (sweep / 'compare.png').is_file()
+
+
+def test_runs_behind_links_are_found_once(sweep, tmp_path):
+  (tmp_path / 'links').mkdir()
+  (tmp_path / 'links' / 'full').symlink_to(sweep / 'full')
+  (tmp_path / 'links' / 'links').symlink_to(tmp_path / 'links')
+  assert compare.find_runs([tmp_path / 'links']) == [tmp_path / 'links' / 'full']
 
 
 def test_what_cannot_be_compared_is_refused(sweep, tmp_path, out):

@@ -21,7 +21,7 @@ from tasks import configuration, experiment
 from tests.launch import light, test_evaluate
 from tff_xc import errors, predictor
 from tff_xc.data import sparse
-from tff_xc.experiment import checkpoints
+from tff_xc.experiment import ccvr, checkpoints
 
 here = test_evaluate.here
 rounds = test_evaluate.rounds
@@ -252,6 +252,26 @@ def test_an_interrupt_between_the_exports_keeps_the_old(run, here, monkeypatch):
     export.run(str(run), 'mine', 'npz')
   assert (here / 'mine' / 'model.json').is_file()
   assert [path.name for path in here.iterdir() if path.name.startswith('.mine')] == []
+
+
+def test_an_empty_folder_may_be_the_output(run, here):
+  (here / 'mine').mkdir()
+  export.run(str(run), 'mine', 'npz')
+  (here / 'empty').mkdir()
+  (here / 'link').symlink_to('empty')
+  with pytest.raises(errors.InputError, match='new folder'):
+    export.run(str(run), 'link', 'npz')
+
+
+def test_calibrated_weights_have_the_description_of_their_round(run, monkeypatch):
+  def calibrated(found, *_):
+    # The run goes on in the meantime.
+    shutil.copy(checkpoints.path_of(run, 1), checkpoints.path_of(run, 2))
+    return found, ccvr.Calibration(1, 1, 0.1)
+
+  monkeypatch.setattr(trained, 'calibrated', calibrated)
+  found, _ = export._model(str(run), 'npz', 'last', None, (1, 1, 0.1))
+  assert found.rounds == 1
 
 
 def test_only_calibrating_reads_data():

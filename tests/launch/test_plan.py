@@ -197,6 +197,12 @@ def test_a_command_is_what_training_takes(few):
     assert config['rounds'] == start['rounds']
 
 
+def test_what_training_refuses_is_not_planned():
+  private = {'dp': 'central', 'dp_noise_multiplier': 1.0, 'calibration': 'prior'}
+  with pytest.raises(errors.InputError, match='calibration=prior'):
+    planned({**SHAPE, **private}, chosen=('fedavg',))
+
+
 def test_one_class_a_client_leaves_no_loss(few):
   found = planned({**SHAPE, 'classes_per_client': 1})
   why = {a['algorithm']: a['why_not'] for a in found['algorithms']}

@@ -533,6 +533,25 @@ def test_neighbours_are_no_items(capsys):
   ]
 
 
+def test_labels_that_the_gallery_lacks_are_no_misses():
+  points = np.eye(3, dtype=np.float32)
+
+  def block(folders):
+    return types.SimpleNamespace(
+      names=folders, keys=[*range(len(folders))], raw=(), folders=folders, labels=None, damaged=()
+    )
+
+  model = types.SimpleNamespace(predict=lambda: {'embedding': points})
+  gallery = types.SimpleNamespace(
+    count=3, noun='image', blocks=[block(['cat', 'cat', 'dog'])], image=None
+  )
+  found = prediction._Neighbors(model, gallery, 1, neighbors.EXACT)
+  query = block(['inbox', 'cat'])
+  query.keys = ['x', 'y']
+  found.add([['a'], ['b']], query, points[[2, 0]])
+  assert found.scores() == {'retrieval_recall@1': 1.0}
+
+
 def test_the_recall_of_an_index_counts_queries_of_small_blocks(monkeypatch, capsys):
   monkeypatch.setattr(prediction, '_CHECKED', 10)
   embedding = {'embedding': np.eye(4, dtype=np.float32)}

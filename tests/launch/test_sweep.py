@@ -59,6 +59,11 @@ def test_a_name_that_no_file_system_takes_is_cut(tmp_path):
   assert found != other and len(other.name) == len(found.name) <= 200
 
 
+def test_values_that_differ_in_special_characters_have_two_folders(tmp_path):
+  names = [runs_lib.folder_of(tmp_path, {'split': of}).name for of in ('a/b', 'a:b', 'a-b')]
+  assert len({*names}) == 3 and names[2] == 'split=a-b'
+
+
 @pytest.mark.parametrize(
   ('grids', 'message'),
   [
@@ -258,6 +263,9 @@ def test_runs_on_different_data_are_refused(swept, tmp_path):
   # Options change the data, such as the number of classes of procedural data.
   _change_config(swept[3], options={'num_classes': 7})
   runs_lib.check_data(swept)
+  for share in ('client_test_fraction', 'unseen_clients'):
+    _change_config(swept[2], data={'examples': 50}, **{share: 0.1})
+    runs_lib.check_data(swept)
 
 
 def test_the_best_is_that_of_the_metric_if_one_has_it(swept, tmp_path):
@@ -371,8 +379,13 @@ def test_any_measured_score_may_choose(more):
   light.assert_one_sentence(light.call('sweep', *given, more[-1], '--rounds=3'), 'measures top1')
 
 
-def test_without_the_validation_score_the_main_score_chooses(tmp_path):
+def test_without_the_validation_score_the_main_score_chooses(tmp_path, monkeypatch):
   runs = made(tmp_path, [({'m': 4}, 0.3), ({'m': 8}, 0.4)])
   for run in runs:
     run.config['best_by'] = 'top1_validation'
   assert 'fedss m=8 *' in sweep_lib.write(runs, {}, tmp_path, None)
+  for run in runs:
+    run.config['task'] = 'landmarks'
+  task = types.SimpleNamespace(metrics=('map@10', 'top1'))
+  monkeypatch.setattr(sweep_lib.tasks, 'get', lambda name: task)
+  assert 'best row by MAP@10' in sweep_lib.write(runs, {}, tmp_path, None)

@@ -107,6 +107,12 @@ def test_without_validation_examples_no_round_is_chosen_by_them():
     ('sparse-text', 'fedavg', MINE | {'data_seed': 3}),
     ('items', 'fedss', MINE | {'local_epochs': 1}),
     ('items', 'fedss', MINE | {'hidden_dim': 8}),
+    ('items', 'fedss', MINE | {'local_steps': 5}),
+    (
+      'items',
+      'fedss',
+      MINE | {'server_schedule': 'cosine', 'server_schedule_rounds': 400},
+    ),
   ],
 )
 def test_what_a_run_recorded_is_its_configuration(task, algorithm, changes):
@@ -121,6 +127,8 @@ def test_the_seed_of_held_out_examples_applies_to_any_split():
   for held_out in ('client_test_fraction', 'unseen_clients'):
     config = configuration.resolve('cifar10', 'fedavg', {held_out: 0.1, 'data_seed': 1})
     assert config['options']['data_seed'] == 1
+  config = configuration.resolve('cifar10', 'fedavg', {'split': 'iid:9', 'data_seed': 1})
+  assert config['options']['data_seed'] == 1
 
 
 def test_a_run_on_a_cluster_is_read_on_any_runtime():
@@ -219,6 +227,9 @@ glyphs fedavg group_share=0.5 split='dirichlet': group_share does not
 glyphs fedavg split='iid:3': expected one of
 glyphs fedss attack_fraction=0.2: attack
 glyphs fedss attack='flip_labels' attack_scale=2.0: scale
+glyphs fedproto attack='flip_signs': numbers of examples
+glyphs fedss dp='central' dp_epsilon=8.0 dp_noise_multiplier=0.0: epsilon needs noise
+glyphs fedss dp='central' dp_epsilon=8.0 dp_clip=1e999: finite norm
 glyphs fedss attack='scale' attack_fraction=0.0: more than 0
 glyphs centralized attack='scale': not a hyper-parameter
 glyphs fedavg calibration='prior' calibration_probabilities='train': no file
@@ -272,6 +283,8 @@ def test_items_have_one_row_where_class_rows_may_be_features():
   for name in ('fedaws', 'turbosvm', 'moon', 'fedbabu'):
     assert not of(name)
   assert not of('fedss', negatives_schedule='randomized')
+  assert not of('fedss', negatives_schedule='sticky', examples_per_round=1)
+  assert of('fedss', negatives_schedule='sticky')
   assert not of('fedss', contrastive_weight=1.0)
   assert not of('fedss', trainable='head')
   assert not of('fedss', tie_items=False, feature_dim=8)
@@ -300,3 +313,4 @@ def test_defaults_of_items_follow_the_network():
   # Learning rates of other server optimizers do not apply, and steps replace epochs.
   assert of(server_optimizer='sgd')['hyperparameters']['server_learning_rate'] == 1.0
   assert of(local_steps=3)['hyperparameters']['local_steps'] == 3
+  assert of(client_optimizer='adam')['hyperparameters']['client_learning_rate'] == 0.001
