@@ -59,7 +59,17 @@ sparse = Lazy('tff_xc.data.sparse')
 # Settings of single schedules, which a user may give without their schedule.
 _OF_SCHEDULES = ('negatives_renewed', 'request_epsilon')
 # Settings in which the runs of a schedule may differ.
-_OF_RUNS = ('seed', 'runtime', 'device', 'data')
+_OF_RUNS = (
+  'seed',
+  'runtime',
+  'device',
+  'data',
+  'eval_every',
+  'evaluate_clients',
+  'more_metrics',
+  'start_from',
+  same_run.STARTED,
+)
 # The audit uses the updates of at most _UPDATES clients, and the losses of at most _LOSSES training
 # examples and as many test examples.
 _UPDATES, _LOSSES = 20, 2000

@@ -21,6 +21,7 @@ from typing import Any
 
 from absl import flags
 
+from datasets.splits import rules
 from launch import app, settings
 from tasks import configuration
 from tff_xc import errors, files, wording
@@ -206,6 +207,15 @@ def _chosen(run: run_files.Run) -> set[str]:
     return run_files.settings_of(run).keys()
 
 
+def _is_file(name: str, value: Any) -> bool:
+  if name not in _FILES or value in _NO_FILES:
+    return False
+  try:
+    return name != 'split' or rules.parse(value) is None
+  except errors.InputError:
+    return True
+
+
 def _changes(run: run_files.Run, more: Sequence[str] = ()) -> dict:
   """Returns the settings of a run that differ from the task's defaults, without reading files.
 
@@ -216,7 +226,7 @@ def _changes(run: run_files.Run, more: Sequence[str] = ()) -> dict:
     named = {
       name: value
       for name, value in changes.items()
-      if name == configuration.START_FROM_ROWS or (name in _FILES and value not in _NO_FILES)
+      if name == configuration.START_FROM_ROWS or _is_file(name, value)
     }
     given = {n: v for n, v in changes.items() if n not in named}
     # Tasks on the user's own data cannot be resolved without a data_dir.

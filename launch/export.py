@@ -135,12 +135,11 @@ def _model(
   # `restore` comes first, because it installs the runtime.
   chosen = trained.round_of(run_dir, round_wanted, warns=True)
   before = trained.restore(run_dir, named, chosen)
+  # Calibration takes long, and the run may write newer checkpoints in the meantime.
+  found = trained.load(run_dir, str(before.rounds), named)
   restored, how = trained.calibrated(before, *calibrate)
-  # The run may have written newer checkpoints in the meantime.
-  found = trained.load(run_dir, str(before.rounds), named)._replace(
-    weights=restored.weights, scores=restored.evaluator(restored.weights)
-  )
-  return found, dataclasses.asdict(how)
+  scores = restored.evaluator(restored.weights)
+  return found._replace(weights=restored.weights, scores=scores), dataclasses.asdict(how)
 
 
 # -- the folder --

@@ -103,9 +103,9 @@ def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pat
 
 
 def _of_value(text: str) -> str:
-  """Returns the text of a value without special characters. Different values differ."""
+  """Returns the text of a value without special characters; `_` becomes `-`."""
   plain = re.sub('[^A-Za-z0-9.+-]', '-', text)
-  return plain if plain == text else f'{plain}-{_digest(text)}'
+  return plain if plain == text.replace('_', '-') else f'{plain}-{_digest(text)}'
 
 
 def _digest(text: str) -> str:

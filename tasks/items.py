@@ -194,6 +194,9 @@ def _fit_tie(draft: task.Draft) -> None:
     "with --negatives_schedule=randomized, which leaves out some of a client's classes": (
       values.get('negatives_schedule') == 'randomized'
     ),
+    'with --attack=flip_labels, because labels would then also be features': (
+      values.get('attack') == 'flip_labels'
+    ),
     'with lasting negatives and drawn examples, whose features would move the negatives': (
       values.get('negatives_schedule') in ('sticky', 'partial')
       and bool(options['examples_per_round'] or values.get('virtual_client_size'))

@@ -231,7 +231,7 @@ def check_split(draft: Draft) -> None:
       if name != 'data_seed' or not draws:
         why = f'with --split={split}, only with --split={other}'
         if name == 'data_seed':
-          why += ', --client_test_fraction or --unseen_clients'
+          why += ', a rule such as iid:100, --client_test_fraction or --unseen_clients'
         draft.refuse(name, why, 'leave one of them out')
 
 

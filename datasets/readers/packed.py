@@ -45,7 +45,7 @@ MOST_BYTES = 2**28
 # The largest number of files that are open at once.
 _OPEN = 64
 # Increase these when the arrays of a cached index change.
-_TARS, _RECORDS = 9, 4
+_TARS, _RECORDS = 9, 5
 # An index consists of the names of all images and these arrays.
 _NUMBERS = {'files': np.int32, 'offsets': np.int64, 'sizes': np.int64}
 # The pattern also matches compressed files, so that an error tells users to unpack them.

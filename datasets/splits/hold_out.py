@@ -159,7 +159,7 @@ def hold_out_parts(
   """Holds out a share of each client's examples, and a share of the clients.
 
   `test_fraction` is the share of each client's examples, rounded up or down at random; 0:
-  none. A client with one example keeps it. If the data set has no test set, the held-out
+  none. If clients share no examples, a client with one example keeps it. If the data set has no test set, the held-out
   examples of all clients become the test set. Otherwise, they replace the clients' own test
   examples, and the test set stays. `unseen` is the share of the clients, at least one client;
   0: none. If clients have no test examples of their own, all examples of an unseen client
@@ -176,12 +176,16 @@ def hold_out_parts(
         f'--{TEST_FRACTION}={test_fraction}: clients of {dataset.name} have test'
         ' examples of their own already; leave it out'
       )
-    owners, of_test = clients.owners(), [seed, _TEST]
-    held = by_client(owners, test_fraction, of_test, TEST_FRACTION)
-    trains = ~np.isin(clients.numbers, clients.numbers[held])
-    clients, held_out = clients.where(trains), clients.where(held)
+    # Clients may share examples, so draw each example only once.
+    numbers = clients.numbers
+    is_first = np.zeros(len(numbers), bool)
+    is_first[np.unique(numbers, return_index=True)[1]] = True
+    owners = np.where(is_first, clients.owners(), -1)
+    drawn = by_client(owners, test_fraction, [seed, _TEST], TEST_FRACTION)
+    held = np.isin(numbers, numbers[drawn])
+    clients, held_out = clients.where(~held), clients.where(held)
     if test is None:
-      test = pool.subset(held_out.numbers)
+      test = pool.subset(numbers[is_first & held])
   never = None
   if unseen:
     total = len(clients)
@@ -205,6 +209,11 @@ def hold_out_parts(
       held_out = held_out.some(others)
     clients = clients.some(others)
     clients = clients.where(~np.isin(clients.numbers, own.numbers))
+  if not len(clients.numbers):
+    raise errors.InputError(
+      f'--{TEST_FRACTION}={test_fraction} and --{UNSEEN}={unseen}: clients of {dataset.name} share'
+      ' so many examples that nobody is left to train; give less'
+    )
   return dataclasses.replace(
     dataset,
     train=client_data.PartitionedClientData(pool, clients),

@@ -81,7 +81,7 @@ def test_the_description_of_an_algorithm_hides_its_secret(made):
 @pytest.mark.parametrize('schedule', ['sticky', 'partial'])
 def test_lasting_negatives_of_a_lost_secret_do_not_go_on(made, tmp_path, monkeypatch, schedule):
   model, dataset = made[0].model, made[1]
-  monkeypatch.setattr(training.checkpoints, 'kept', lambda run_dir: [1])
+  monkeypatch.setattr(training.checkpoints, 'kept', lambda run_dir: [0, 1])
   for randomness, word in (('private', 'cannot resume'), ('reproducible', 'no sampling')):
     algorithm = fedss.FedSS.made(
       model=model,

@@ -145,6 +145,7 @@ def test_a_run_is_named_by_what_was_chosen(made, expected, tmp_path):
   [
     ('glyphs', {'start_from': 'gone', 'start_from_rows': 'none'}),
     ('cifar10-dirichlet', {'split': 'class', 'clients_per_class': 2}),
+    ('cifar10', {'split': 'iid:100', 'data_seed': 3}),
   ],
 )
 def test_a_setting_and_its_source_are_kept(task, changes, tmp_path):

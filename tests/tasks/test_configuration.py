@@ -285,6 +285,7 @@ def test_items_have_one_row_where_class_rows_may_be_features():
   assert not of('fedss', negatives_schedule='randomized')
   assert not of('fedss', negatives_schedule='sticky', examples_per_round=1)
   assert of('fedss', negatives_schedule='sticky')
+  assert not of('fedss', attack='flip_labels')
   assert not of('fedss', contrastive_weight=1.0)
   assert not of('fedss', trainable='head')
   assert not of('fedss', tie_items=False, feature_dim=8)

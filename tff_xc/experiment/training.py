@@ -125,7 +125,9 @@ def train(
   same_run.check_config(run_dir, config)
   lasting = (t.request for t in algorithm.tables if t.request.selects)
   lasting = [r for r in lasting if r.secret and r.schedule != request.FRESH]
-  if lasting and checkpoints.kept(run_dir):
+  done = checkpoints.kept(run_dir)
+  is_over = run_files.is_finished(config, run_files.read_summary(pathlib.Path(run_dir)))
+  if lasting and any(done) and not is_over:
     raise errors.InputError(
       f'{run_dir} cannot resume, because its lasting negatives depend on a secret that is not kept'
       ' (--request_randomness=private); choose another --run_dir'
@@ -200,7 +202,7 @@ def _large_states(algorithm, dataset, run_dir) -> list[str]:
   return [
     f'each participating client keeps {wording.human_bytes(each)} in {folder},'
     f' {wording.human_bytes(each * clients)} for all {clients:,}, and older'
-    ' versions for up to three checkpoints'
+    ' versions for up to four checkpoints'
   ]
 
 

@@ -100,6 +100,19 @@ def test_shared_examples_that_are_held_out_do_not_train(fraction, unseen):
   assert not np.isin(found.train.partition.numbers, held).any()
 
 
+def test_shared_examples_are_drawn_once():
+  before = _set([40])
+  alike = partition.of_clients({name: range(40) for name in 'abcd'})
+  before = dataclasses.replace(
+    before, train=client_data.PartitionedClientData(before.train.pool, alike)
+  )
+  found = hold_out.hold_out_parts(before, 0.25, 0.0, seed=0)
+  assert len(found.test) == 10
+  assert len(found.train.partition.numbers) == 4 * 30
+  with pytest.raises(errors.InputError, match='nobody is left'):
+    hold_out.hold_out_parts(before, 0.0, 0.25, seed=0)
+
+
 def test_a_pooled_test_stays_when_clients_have_own_test_examples():
   own = partition.of_clients({f'c{k}': [0] for k in range(len(SIZES))})
   before = _set(test=pool.in_memory(np.zeros([2, 1], np.float32), np.array([0, 1])), held_out=own)
