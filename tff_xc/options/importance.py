@@ -93,7 +93,7 @@ class Importance(option.Option):
     return examples._replace(weights=tf.gather(each, examples.labels))
 
 
-def distribution(p: Any, num_classes: int) -> np.ndarray:
+def distribution(p: Any, num_classes: int) -> 'np.ndarray':
   """Returns the class distribution p, which is given up to a factor, float64 [n].
 
   Raises ValueError if `p` is not [n], or is no distribution.
