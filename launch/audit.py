@@ -225,8 +225,8 @@ def run(
     first = next(iter(by_seed.values()))
     if (subject.metric, subject.dataset.num_classes) != (first.metric, first.dataset.num_classes):
       raise errors.InputError('--run_dir names runs of several tasks; give runs of one task')
-    expected = configs.setdefault(subject.schedule, _settings(subject.config))
-    if told := same_run.differences(expected, _settings(subject.config)):
+    found = _settings(subject.config)
+    if told := same_run.differences(configs.setdefault(subject.schedule, found), found):
       raise errors.InputError(
         f'--run_dir names runs of the schedule "{subject.schedule}" that differ by more than their'
         f' seeds: {told}; audit them one after the other'

@@ -219,7 +219,8 @@ def _is_file(name: str, value: Any) -> bool:
 def _changes(run: run_files.Run, more: Sequence[str] = ()) -> dict:
   """Returns the settings of a run that differ from the task's defaults, without reading files.
 
-  `more` names settings that do not change results. Raises InputError if the task or the algorithm is unknown.
+  `more` names settings that do not change results. Raises InputError if the task or the
+  algorithm is unknown.
   """
 
   def resolved(changes: Mapping[str, Any]) -> dict[str, Any]:

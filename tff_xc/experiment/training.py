@@ -125,9 +125,10 @@ def train(
   same_run.check_config(run_dir, config)
   lasting = (t.request for t in algorithm.tables if t.request.selects)
   lasting = [r for r in lasting if r.secret and r.schedule != request.FRESH]
-  done = checkpoints.kept(run_dir)
-  is_over = run_files.is_finished(config, run_files.read_summary(pathlib.Path(run_dir)))
-  if lasting and any(done) and not is_over:
+  is_resumed = lasting and any(checkpoints.kept(run_dir))
+  if is_resumed and not run_files.is_finished(
+    config, run_files.read_summary(pathlib.Path(run_dir))
+  ):
     raise errors.InputError(
       f'{run_dir} cannot resume, because its lasting negatives depend on a secret that is not kept'
       ' (--request_randomness=private); choose another --run_dir'
