@@ -540,8 +540,8 @@ if __name__ == '__main__':
   flags.DEFINE_list(
     'peers',
     [],
-    f'additional contenders NAME=INTERPRETER. NAME is one of {", ".join(_peers)}. INTERPRETER is the'
-    ' python of an environment that has the package that NAME needs',
+    f'additional contenders NAME=INTERPRETER. NAME is one of {", ".join(_peers)}. INTERPRETER is'
+    ' the python of an environment that has the package that NAME needs',
   )
   flags.DEFINE_integer('passes', 9, 'number of undisturbed passes to measure', lower_bound=1)
   flags.DEFINE_bool('small', False, 'use tiny sizes, to try a benchmark in seconds')

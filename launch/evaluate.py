@@ -244,11 +244,7 @@ if __name__ == '__main__':
   # Flags are not defined at import, because other commands have flags with the same names.
   flags.DEFINE_string('run_dir', None, 'directory of the run to evaluate')
   settings.define_named_flags(
-    data_dir="path of the run's data, if they have moved since the run was trained",
-    split='path of the split file or folder, if it has moved since the run was trained',
-    test_file='path of the file of test examples, if it has moved since the run was trained',
-    classes='path of the class-names file, if it has moved since the run was trained',
-    encoder='network of the run, if it has the form MODULE:FUNCTION',
+    encoder='network of the run, if it has the form MODULE:FUNCTION', **settings.MOVED
   )
   settings.define_cache_flag()
   settings.define_picture_flag()

@@ -58,7 +58,7 @@ def main(arguments) -> None:
   if values.format == 'npz':
     settings.refuse(['top'], f'does not apply with {how}, which has only weights; leave it out')
   calibrate = settings.calibration()
-  settings.check_of('calibrate', ['data_dir'])
+  settings.check_of('calibrate', [*settings.MOVED])
   run(
     values.run_dir,
     values.output,
@@ -458,8 +458,7 @@ if __name__ == '__main__':
     ' examples',
   )
   settings.define_named_flags(
-    encoder='network of the run, if it has the form MODULE:FUNCTION',
-    data_dir="path of the run's data for --calibrate, if they have moved since the run was trained",
+    encoder='network of the run, if it has the form MODULE:FUNCTION', **settings.MOVED
   )
   settings.define_calibration_flags('the model is written')
   settings.define_cache_flag()

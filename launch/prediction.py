@@ -382,8 +382,9 @@ class _Neighbors:
     self._known = {*labels} - {None}
     self._k, self._kind, self._image = k, kind, gallery.image
     self._index = neighbors_lib.build(kind, np.concatenate(points))
-    # _drawn: the first rows, for a picture. _hits: for each query with a label of the gallery, whether
-    # its first k neighbors include the label. _first: the first queries, with their keys and neighbors.
+    # _drawn: the first rows, for a picture. _hits: for each query with a label of the gallery,
+    # whether its first k neighbors include the label. _first: the first queries, with their keys
+    # and neighbors.
     self._drawn, self._hits, self._first = [], [], []
 
   def add(self, rows: list[list], block, embeddings: np.ndarray) -> None:
@@ -425,8 +426,8 @@ class _Neighbors:
       of_exact = [self._without_self(exact, queries, keys) for queries, keys, _ in self._first]
       found = np.concatenate([of_index for *_, of_index in self._first])
       print(
-        f'{self._kind} finds {neighbors_lib.recall(found, np.concatenate(of_exact)):.4f} of the exact'
-        f' {self._k} neighbors of {wording.count(len(found), "input")}'
+        f'{self._kind} finds {neighbors_lib.recall(found, np.concatenate(of_exact)):.4f} of the'
+        f' exact {self._k} neighbors of {wording.count(len(found), "input")}'
       )
     if not self._hits or None in self._labels or len(self._known) == 1:
       return {}

@@ -105,7 +105,9 @@ def folder_of(root: pathlib.Path, values: Mapping[str, Any], *first: str) -> pat
 def _of_value(text: str) -> str:
   """Returns the text of a value without special characters; `_` becomes `-`."""
   plain = re.sub('[^A-Za-z0-9.+-]', '-', text)
-  return plain if plain == text.replace('_', '-') else f'{plain}-{_digest(text)}'
+  # Words such as fedaws_baseline1 need no digest. The files p_1.csv and p-1.csv do.
+  same = text.replace('_', '-') if re.fullmatch(r'\w+', text) else text
+  return plain if plain == same else f'{plain}-{_digest(text)}'
 
 
 def _digest(text: str) -> str:

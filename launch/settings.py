@@ -33,6 +33,13 @@ _RUNTIME = (
 )
 _HELD_OUT = 'data_dir', 'client_test_fraction', 'unseen_clients'
 _SERVER = 'server_', 'robust_', 'clipping_'
+# Flags by which a user names the data of a run, and their help texts.
+MOVED = {
+  'data_dir': "path of the run's data, if they have moved since the run was trained",
+  'split': 'path of the split file or folder, if it has moved since the run was trained',
+  'test_file': 'path of the file of test examples, if it has moved since the run was trained',
+  'classes': 'path of the class-names file, if it has moved since the run was trained',
+}
 _DEFINERS = {
   bool: flags.DEFINE_bool,
   int: flags.DEFINE_integer,

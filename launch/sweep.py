@@ -114,8 +114,8 @@ def write(
 
   Each grid point has a row, in the order of the grids. '*' marks the best row by `metric`. If
   `metric` is None, this is the validation score by which the runs choose a round, or else the
-  task's main score. If one of the seeds of a point failed, the row has no values, because a mean over
-  the other seeds could be too good. `failures` has the reasons for failures by run directory.
+  task's main score. If one of the seeds of a point failed, the row has no values, because a mean
+  over the other seeds could be too good. `failures` has the reasons for failures by run directory.
   """
   from tff_xc.report import curves
 

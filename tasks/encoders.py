@@ -97,6 +97,8 @@ def fit(draft) -> None:
   if options.get('norm_groups', 1) not in (1, 2, 4, 8):
     raise errors.InputError(f'--norm_groups={options["norm_groups"]}: take 1, 2, 4 or 8')
   weights = options.get('encoder_weights')
+  if weights and draft.settings.get('start_from'):
+    draft.refuse('encoder_weights', 'with --start_from, which has all weights of the network')
   if weights and weights != 'imagenet' and not os.path.isfile(weights):
     raise errors.InputError(
       f'--encoder_weights={weights} is no file; give a .h5 file of'

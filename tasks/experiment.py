@@ -190,8 +190,9 @@ def _held_out(config: Mapping, dataset):
   is_apart = fraction and dataset.test is not None
   if config['best_by'] in catalog.OF_CLIENTS and not is_apart:
     raise errors.InputError(
-      f'--best_by={config["best_by"]} would choose by test examples; give --client_test_fraction=0.1,'
-      ' and data with other test examples (such as --test_fraction=0.2), or another --best_by'
+      f'--best_by={config["best_by"]} would choose by test examples; give'
+      ' --client_test_fraction=0.1, and data with other test examples (such as'
+      ' --test_fraction=0.2), or another --best_by'
     )
   seed = options.get('data_seed', 0)
   has_own_test = options.get('test_fraction') and not fraction

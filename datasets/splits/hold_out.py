@@ -162,11 +162,11 @@ def hold_out_parts(
   none. If clients share no examples, a client with one example keeps it. If the data set has
   no test set, the held-out examples of all clients become the test set. Otherwise, they
   replace the clients' own test examples, and the test set stays. `unseen` is the share of the
-  clients, at least one client; 0: none. If clients have no test examples of their own, all examples of an unseen client
-  become its test examples. If clients share examples, no client trains on another client's
-  held-out example or on an example of an unseen client. Raises `errors.InputError` if
-  `test_fraction` is not 0 and only clients have test examples, or if no client is left to
-  train.
+  clients, at least one client; 0: none. If clients have no test examples of their own, all
+  examples of an unseen client become its test examples. If clients share examples, no client
+  trains on another client's held-out example or on an example of an unseen client. Raises
+  `errors.InputError` if `test_fraction` is not 0 and only clients have test examples, or if no
+  client is left to train.
   """
   pool, clients = dataset.train.pool, dataset.train.partition
   held_out, test = dataset.held_out, dataset.test

@@ -274,6 +274,7 @@ def test_calibrated_weights_have_the_description_of_their_round(run, monkeypatch
   assert found.rounds == 1
 
 
-def test_only_calibrating_reads_data():
-  done = light.call('export', '--run_dir=r', '--output=m', '--data_dir=data')
-  light.assert_one_sentence(done, '--data_dir goes with --calibrate')
+@pytest.mark.parametrize('name', ['data_dir', 'split', 'test_file', 'classes'])
+def test_only_calibrating_reads_data(name):
+  done = light.call('export', '--run_dir=r', '--output=m', f'--{name}=data')
+  light.assert_one_sentence(done, f'--{name} goes with --calibrate')

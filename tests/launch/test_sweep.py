@@ -60,8 +60,9 @@ def test_a_name_that_no_file_system_takes_is_cut(tmp_path):
 
 
 def test_values_that_differ_in_special_characters_have_two_folders(tmp_path):
-  names = [runs_lib.folder_of(tmp_path, {'split': of}).name for of in ('a/b', 'a:b', 'a-b')]
-  assert len({*names}) == 3 and names[2] == 'split=a-b'
+  values = 'a/b', 'a:b', 'a-b', 'a-b.csv', 'a_b.csv'
+  names = [runs_lib.folder_of(tmp_path, {'split': of}).name for of in values]
+  assert len({*names}) == len(values) and names[2] == 'split=a-b'
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from tasks import configuration, registry as tasks
+from tests import small_data
 from tff_xc import errors
 from tff_xc.algorithms import registry, scaffold
 from tff_xc.options import conflicts
@@ -72,6 +73,38 @@ def test_two_settings_are_refused_together_and_not_alone(row):
   if row.a not in NEVER_ALONE:
     resolve({**of_a, **a})
     resolve({**of_b, **b})
+
+
+# Without their rows in the table, these runs would train and give wrong results.
+@pytest.mark.parametrize(
+  ('algorithm', 'given'),
+  [
+    ('fednova', {'client_optimizer': 'adam'}),
+    ('scaffold', {'client_optimizer': 'adam', 'scaffold_variate': 'steps'}),
+    ('scaffold', {'replace_nonfinite': True, 'scaffold_variate': 'steps'}),
+    *(
+      (name, {'virtual_client_size': 64, 'virtual_client_replace': True})
+      for name in ('feddyn', 'scaffold', 'fedrep', 'moon')
+    ),
+    (
+      'fedss',
+      {
+        'virtual_client_size': 64,
+        'virtual_client_replace': True,
+        'negatives_schedule': 'sticky',
+      },
+    ),
+    ('fedavg', {'virtual_client_size': 64, 'dp': 'distributed', 'dp_clip': 1.0}),
+    ('fedss', {'dp_clip': 0.5}),
+  ],
+)
+def test_python_refuses_what_flags_refuse(algorithm, given):
+  chosen = registry.get(algorithm)
+  with pytest.raises(errors.InputError, match=r'does not go with|only applies with'):
+    chosen.resolve(given, {})
+  _, model = small_data.images()
+  with pytest.raises(errors.InputError, match=r'does not go with|only applies with'):
+    chosen(**given).algorithm(model)
 
 
 @pytest.mark.parametrize(

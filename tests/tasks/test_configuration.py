@@ -257,6 +257,8 @@ images fedss data_dir='mine' encoder='a:b' embedding_dim=8:\
 images fedss data_dir='mine' encoder='mobilenet_v2' bottleneck=False embedding_dim=8:\
  --embedding_dim does not apply with --bottleneck=false
 images fedss data_dir='mine' encoder='mobilenet_v2' encoder_weights='no.h5': no.h5 is no file
+images fedss data_dir='mine' encoder='mobilenet_v2' encoder_weights='imagenet' start_from='run':\
+ --encoder_weights does not apply with --start_from
 images fedss data_dir='mine' encoder='mobilenet_v3' image_size=31: at least 32
 images fedss data_dir='mine' image_size=7: at least 8
 """
@@ -315,3 +317,13 @@ def test_defaults_of_items_follow_the_network():
   assert of(server_optimizer='sgd')['hyperparameters']['server_learning_rate'] == 1.0
   assert of(local_steps=3)['hyperparameters']['local_steps'] == 3
   assert of(client_optimizer='adam')['hyperparameters']['client_learning_rate'] == 0.001
+
+  def schedule(**changes):
+    values = of(**changes)['hyperparameters']
+    return values['server_schedule'], values.get('server_schedule_rounds')
+
+  assert schedule() == schedule(server_schedule='cosine') == ('cosine', 200)
+  assert schedule(server_schedule_rounds=400) == ('cosine', 400)
+  assert schedule(encoder='bag') == schedule(server_optimizer='sgd') == ('constant', None)
+  with pytest.raises(errors.InputError, match='constant schedule'):
+    schedule(encoder='bag', server_schedule_rounds=400)

@@ -143,11 +143,13 @@ class MOON(FedAvg):
     FedAvg, 'contrastive_weight', default=1.0, **_UNLESS_PUBLISHED
   )
 
-  def __post_init__(self):
-    super().__post_init__()
-    if self.moon_published:
-      object.__setattr__(self, 'shuffle', False)
-      object.__setattr__(self, 'contrastive_weight', 0.0)
+  def local_training(self):
+    shuffle = self.shuffle and not self.moon_published
+    return dataclasses.replace(super().local_training(), shuffle=shuffle)
+
+  def finish(self, made, facts):
+    used = dataclasses.replace(self, contrastive_weight=0.0) if self.moon_published else self
+    return super(MOON, used).finish(made, facts)
 
 
 build_fedavg = base.builder(FedAvg)

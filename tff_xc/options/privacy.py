@@ -158,7 +158,8 @@ class Privacy(option.Option):
       raise ValueError(f'{self}: expected a finite norm')
     if self.bits and 2 ** (self.bits - 2) < self.clients_per_round:
       raise errors.InputError(
-        f'--dp_bits={self.bits}: too few for sums over {self.clients_per_round:g} clients; give more'
+        f'--dp_bits={self.bits}: too few for sums over {self.clients_per_round:g} clients; give'
+        ' more'
       )
     if self.of_clients and (self.dp_clip_quantile or self.chooses):
       raise ValueError('an adaptive clipping norm and chosen rows need noise of the server')

@@ -108,7 +108,7 @@ class Dispatch:
       self._num_clients = len(kept)
       # Blocks have the same size as in the in-process runtime, so that sums have the same order.
       size = phases_lib.block_size(self._num_clients)
-      # Whether workers add up (fold) their clients' results. Otherwise the driver folds the results.
+      # Whether workers add up (fold) their clients' results. Otherwise the driver folds them.
       self._folds = size < self._num_clients
       step = size if self._folds else 1
       self._waiting = [
