@@ -34,7 +34,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from absl import flags
 
 from launch import app, settings as settings_lib
@@ -42,7 +41,7 @@ from tasks import configuration, experiment
 from tff_xc import errors, files, wording
 from tff_xc.algorithms import registry as algorithms
 from tff_xc.experiment import same_run
-from tff_xc.lazy import Lazy, pd, tf
+from tff_xc.lazy import Lazy, np, pd, tf
 from tff_xc.measure import communication
 from tff_xc.report import audit as report, run_files, text_table
 from tff_xc.round import randomness

@@ -24,14 +24,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from absl import flags
 
 from launch import advice, app, plan_page, settings
 from tasks import configuration, experiment, registry as tasks, task as task_lib
 from tff_xc import errors, memory, precision, wording
 from tff_xc.algorithms import registry as algorithms
-from tff_xc.lazy import pd, tf
+from tff_xc.lazy import np, pd, tf
 from tff_xc.measure import communication
 from tff_xc.report import text_table
 

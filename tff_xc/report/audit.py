@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-import numpy as np
-
 from tff_xc import wording
-from tff_xc.lazy import pd
+from tff_xc.lazy import np, pd
 from tff_xc.measure import catalog
 from tff_xc.report import pictures
 
