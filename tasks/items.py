@@ -233,7 +233,7 @@ def _fit_tie(draft: task.Draft) -> None:
 
 
 def _fit_rates(draft: task.Draft) -> None:
-  """Sets default learning rates and epochs with --tie_items."""
+  """Sets default learning rates and epochs with --tie_items, and a schedule for Adam."""
   values, given = draft.values, draft.given
   for name, default in _TIED[draft.options['encoder']].items():
     applies = draft.algorithm.has_clients and name in values
@@ -245,19 +245,10 @@ def _fit_rates(draft: task.Draft) -> None:
       applies &= values.get('server_optimizer') == 'adam'
     if applies and name not in given:
       values[name] = default
-
-
-def _fit_schedule(draft: task.Draft) -> None:
-  """Leaves out the default schedule, which is for the server's Adam with sequences."""
-  values = draft.values
-  is_adam = draft.algorithm.has_clients and values.get('server_optimizer') == 'adam'
-  if is_adam and draft.options['encoder'] == encoders.SEQUENCE:
-    return
-  if 'server_schedule' in values and 'server_schedule' not in draft.given:
-    values['server_schedule'] = 'constant'
-    for name in ('server_schedule_rounds', 'server_schedule_factor'):
-      draft.refuse(name, 'with the constant schedule', 'give --server_schedule=cosine')
-      del values[name]
+  is_adam = draft.algorithm.has_clients and (values.get('server_optimizer') == 'adam')
+  is_sequence = draft.options['encoder'] == encoders.SEQUENCE
+  if is_adam and is_sequence and 'server_schedule' not in given:
+    values |= _DECAY
 
 
 def _network(options, description):
@@ -283,7 +274,6 @@ def _network(options, description):
 
 def _fit(draft: task.Draft) -> None:
   _fit_tie(draft)
-  _fit_schedule(draft)
   xc.fit(draft)
   xc.fit_best(draft, 'hold_out_validation')
   if draft.options['test_split'] != 'time':
@@ -311,7 +301,7 @@ def _task(**attributes) -> task.Task:
     # We compared server learning rates of 0.003 and 0.01, and feature learning rates of 30 and
     # 300, in 100 rounds of FullSoftmax on items-demo. All pairs score alike, except that 0.01 for
     # the server with 30 for features scores lower.
-    defaults={**task.FROM_SCRATCH, 'client_learning_rate': 1.0, **_DECAY},
+    defaults={**task.FROM_SCRATCH, 'client_learning_rate': 1.0},
     by_algorithm={'centralized': _CENTRALIZED},
     fit=_fit,
     **attributes,

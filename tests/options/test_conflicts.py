@@ -107,6 +107,14 @@ def test_python_refuses_what_flags_refuse(algorithm, given):
     chosen(**given).algorithm(model)
 
 
+def test_a_default_that_reveals_classes_is_refused_in_python():
+  _, model = small_data.images()
+  chosen = registry.get('fedaws')
+  chosen(dp='local', dp_clip=1.0, spreadout_classes='all').algorithm(model, max_positives=4)
+  with pytest.raises(errors.InputError, match='spreadout_classes'):
+    chosen(dp='local', dp_clip=1.0).algorithm(model, max_positives=4)
+
+
 @pytest.mark.parametrize(
   ('task', 'algorithm', 'given', 'name', 'expected'),
   [

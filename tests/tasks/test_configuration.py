@@ -317,13 +317,3 @@ def test_defaults_of_items_follow_the_network():
   assert of(server_optimizer='sgd')['hyperparameters']['server_learning_rate'] == 1.0
   assert of(local_steps=3)['hyperparameters']['local_steps'] == 3
   assert of(client_optimizer='adam')['hyperparameters']['client_learning_rate'] == 0.001
-
-  def schedule(**changes):
-    values = of(**changes)['hyperparameters']
-    return values['server_schedule'], values.get('server_schedule_rounds')
-
-  assert schedule() == schedule(server_schedule='cosine') == ('cosine', 200)
-  assert schedule(server_schedule_rounds=400) == ('cosine', 400)
-  assert schedule(encoder='bag') == schedule(server_optimizer='sgd') == ('constant', None)
-  with pytest.raises(errors.InputError, match='constant schedule'):
-    schedule(encoder='bag', server_schedule_rounds=400)

@@ -121,14 +121,16 @@ class Base:
     """Returns the `Algorithm` for a model, with the options and the client sampling.
 
     `facts` are attributes of `Facts`. Raises InputError if the model does not meet the algorithm's
-    needs, or if values exclude each other. Values equal to their defaults count as not given.
+    needs, or if values that apply exclude each other.
     """
     from tff_xc import heads
 
     given = {n: getattr(self, n) for n in self.names if getattr(self, n) != self.defaults[n]}
     if given.get('local_steps'):
       given.pop('local_epochs', None)  # Epochs do not apply with steps.
-    self.resolve(given, num_classes=model.num_classes)
+    values = self.resolve(given, num_classes=model.num_classes)
+    # A default that would yield to another value is refused, because this object has the default.
+    conflicts.check(type(self), values, {n: getattr(self, n) for n in values})
     if ONE_LABEL in self.needs and model.label_sets:
       raise errors.InputError(f'{self.name} needs {ONE_LABEL}; choose another algorithm')
     if COSINES in self.needs and not isinstance(model.head, heads.CosineHead):
